@@ -1,0 +1,1 @@
+from anyshape.compiler import compile as compile

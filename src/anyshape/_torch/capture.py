@@ -1,0 +1,312 @@
+"""Capturing with Dynamo.
+
+Owns the scope in which Dynamo captures for anyshape: the callback that stands where Dynamo's own frame converter stands,
+and the patches that hold while it runs. Dynamo compiles under a process-wide lock, the patches are made inside it and undone
+before it is released, so a stock `torch.compile` in the same process never sees one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import torch
+import torch._dynamo.config as dynamo_config
+import torch._dynamo.convert_frame as convert_frame
+import torch._dynamo.exc as dynamo_exc
+import torch._dynamo.guards as dynamo_guards
+import torch._dynamo.output_graph as output_graph
+import torch._dynamo.utils as dynamo_utils
+import torch._dynamo.variables.builder as builder
+import torch.fx.experimental.symbolic_shapes as symbolic_shapes
+from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
+from torch._guards import TracingContext
+from torch.fx.experimental.sym_node import SymNode
+from torch.utils import _pytree as pytree
+
+from anyshape import verify
+from anyshape._torch import concrete
+from anyshape._torch.shape_env import FreeShapeEnv
+from anyshape.recording import NodeRecord, Recording
+
+GUARD_NAME = "__anyshape_admits"
+
+
+class Retrace(BaseException):
+    """Capture again, with the sizes of the call as they are. Not an Exception, so that nothing on the way keeps it."""
+
+
+def eagerly() -> ConvertFrameReturn:
+    """This call runs as it is, with all that it calls; the next one is looked at afresh."""
+    return ConvertFrameReturn(
+        frame_exec_strategy=FrameExecStrategy(FrameAction.SKIP, FrameAction.SKIP), apply_to_code=False
+    )
+
+
+_CONFIG = {
+    "assume_static_by_default": False,
+    "automatic_dynamic_shapes": False,
+    "specialize_int": False,
+    "capture_scalar_outputs": True,
+    "capture_dynamic_output_shape_ops": True,
+    "recompile_limit": 1 << 30,
+    "accumulated_recompile_limit": 1 << 30,
+    "enable_cpp_symbolic_shape_guards": False,
+    "suppress_errors": False,
+}
+
+
+@contextlib.contextmanager
+def patches(make_recording: Callable[[], Recording]) -> Iterator[None]:
+    """Everything of torch that differs while anyshape captures."""
+    config = {k: v for k, v in _CONFIG.items() if hasattr(dynamo_config, k)}
+
+    def shape_env(**settings: Any) -> FreeShapeEnv:
+        return FreeShapeEnv(recording=make_recording(), **settings)
+
+    def specializes_int(value: Any, source: Any) -> bool:
+        # 0 and 1 are ints like any other.
+        return bool(_is_int_specialization_case(2 if value in (0, 1) else value, source))
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(dynamo_config.patch(**config))
+        stack.enter_context(mock.patch.object(output_graph, "ShapeEnv", shape_env))
+        stack.enter_context(mock.patch.object(dynamo_utils, "run_node", run_node))
+        stack.enter_context(mock.patch.object(builder, "is_int_specialization_case", specializes_int))
+        stack.enter_context(mock.patch.object(SymNode, "expect_true", _expect_true))
+        stack.enter_context(mock.patch.object(builder, "wrap_to_fake_tensor_and_record", _wrap_to_fake))
+        stack.enter_context(mock.patch.object(symbolic_shapes, "_static_eval_sym_bool", _static_eval))
+        stack.enter_context(mock.patch.object(convert_frame, "CheckFunctionManager", _check_function_manager))
+        stack.enter_context(mock.patch.object(dynamo_guards, "convert_to_concrete_values", _concrete_values))
+        # The generated guard finds its admission here; the guard's closure keeps the value it had then.
+        stack.enter_context(mock.patch.dict(symbolic_shapes.SYMPY_INTERP, {GUARD_NAME: None}))
+        yield
+
+
+def publish_guard(admission: Any) -> None:
+    """What the guard generated next will call."""
+    symbolic_shapes.SYMPY_INTERP[GUARD_NAME] = admission
+
+
+_is_int_specialization_case = builder.is_int_specialization_case
+_run_node = dynamo_utils.run_node
+_stock_static_eval = symbolic_shapes._static_eval_sym_bool
+
+
+_stock_expect_true = SymNode.expect_true
+
+
+def _expect_true(self: SymNode, file: str, line: int) -> bool:
+    """`torch._check` on a free size is a requirement, not a branch (sym_node.py asks for a guard when there is a hint)."""
+    if isinstance(self.shape_env, FreeShapeEnv):
+        return self.shape_env.guard_or_defer_runtime_assert(self.expr, f"{file}:{line}", fx_node=self.fx_node)
+    return bool(_stock_expect_true(self, file, line))
+
+
+_stock_wrap_to_fake = builder.wrap_to_fake_tensor_and_record
+
+
+def _wrap_to_fake(value: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
+    """What is asked while an input is made fake is about the making, not about the program."""
+    env = tx.output.shape_env
+    if not isinstance(env, FreeShapeEnv):
+        return _stock_wrap_to_fake(value, tx, *args, **kwargs)
+    with env.recording.off_the_record():
+        return _stock_wrap_to_fake(value, tx, *args, **kwargs)
+
+
+_CheckFunctionManager = convert_frame.CheckFunctionManager
+_stock_concrete_values = dynamo_guards.convert_to_concrete_values
+
+
+def _check_function_manager(code: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+    """Strides of free inputs are checked by the admission, which knows which of them address anything."""
+    if isinstance(getattr(graph, "shape_env", None), FreeShapeEnv):
+        for info in graph.input_source_to_sizes_strides.values():
+            if any(isinstance(n, torch.SymInt) for n in info["size"]):
+                info["stride"] = [None] * len(info["stride"])
+    return _CheckFunctionManager(code, graph, *args, **kwargs)
+
+
+def _concrete_values(numbers: Any) -> list[int | None]:
+    return [None if n is None else _stock_concrete_values([n])[0] for n in numbers]
+
+
+def _static_eval(value: Any) -> bool | None:
+    """`statically_known_true` and its kin: what they cannot tell is a question all the same, and is written down."""
+    env = getattr(value.node, "shape_env", None)
+    if not isinstance(env, FreeShapeEnv):
+        return _stock_static_eval(value)
+    expr = value.node.expr
+    recording = env.recording
+    if not recording.owns(expr):
+        return _stock_static_eval(value)
+    known = env.settled(expr)
+    if known is None:
+        recording.overheard(expr)
+    return None if known is None else bool(known)
+
+
+def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> Any:
+    """Dynamo's propagation of one graph node, with its questions written to the node that asked them.
+
+    Where a general answer is not the truth for the sizes at hand, the node is run concretely beside it; if the results
+    differ, the node is traced again with true answers, which then are predicates of the program.
+    """
+    env = getattr(tracer, "shape_env", None)
+    if not isinstance(env, FreeShapeEnv) or env.recording.node is not None:
+        return _run_node(tracer, node, args, kwargs, nnmodule)
+    recording = env.recording
+    record = NodeRecord(node.target if node.op in ("call_function", "call_method") else None)
+    record.scalars = frozenset(
+        x.node.expr for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, (torch.SymBool, torch.SymInt))
+    )
+    try:
+        record.args, record.kwargs = concrete.snapshot((args, kwargs))
+    except concrete.NotPlain:
+        record.opaque = True
+    record.opaque = record.opaque or record.call is None or _is_higher_order(record.call)
+    record.context = _ambient()
+    recording.node, recording.exact, recording.differing = record, False, 0
+    error: Exception | None = None
+    result = None
+    try:
+        with env.undo_unless_kept() as keep:
+            try:
+                result = _run_node(tracer, node, args, kwargs, nnmodule)
+            except Exception as e:
+                error = e
+            holds = not recording.differing
+            if recording.differing and error is None:
+                _remember_result(record, result)
+                holds = verify.differs(record, recording.hints) is None
+            if holds:
+                keep()
+        if not holds:
+            record.decisions.clear()
+            recording.exact, error = True, None
+            result = _run_node(tracer, node, args, kwargs, nnmodule)
+        elif error is not None:
+            raise error
+        if record.decisions:
+            _remember_result(record, result)
+            recording.nodes.append(record)
+        return result
+    finally:
+        recording.node, recording.exact = None, False
+
+
+def _remember_result(record: NodeRecord, result: Any) -> None:
+    try:
+        record.result = concrete.snapshot(result)
+    except concrete.NotPlain:
+        record.opaque = True
+
+
+def _is_higher_order(call: Any) -> bool:
+    return isinstance(call, torch._ops.HigherOrderOperator)
+
+
+def _ambient() -> Callable[[], Any] | None:
+    """The autocast state, if there is one, to be entered again when the node is run at other sizes."""
+    entered = [d for d in ("cpu", "cuda") if torch.is_autocast_enabled(d)]
+    if not entered:
+        return None
+    states = [(d, torch.get_autocast_dtype(d)) for d in entered]
+
+    @contextlib.contextmanager
+    def enter() -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for device, dtype in states:
+                stack.enter_context(torch.autocast(device, dtype=dtype))
+            yield
+
+    return enter
+
+
+def locate() -> tuple[str, str]:
+    """Who asks: the user's line if the question comes from the traced program itself, else the framework's."""
+    frame = sys._getframe(1)
+    framework = None
+    user_asked = False
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if "/anyshape/" not in name and framework is None and not name.endswith(("symbolic_shapes.py", "sym_node.py")):
+            if "/torch/" in name and not name.endswith(("torch/__init__.py", "recording.py")):
+                framework = f"{name}:{frame.f_lineno}"
+        if frame.f_code.co_name == "run_node" and name.endswith("capture.py"):
+            break
+        if name.endswith("symbolic_convert.py"):
+            user_asked = True
+            break
+        frame = frame.f_back
+    with contextlib.suppress(Exception):
+        stack = TracingContext.extract_stack()
+        if stack and user_asked:
+            return "user", f"{stack[-1].filename}:{stack[-1].lineno}"
+    return "framework", framework or "?"
+
+
+class Converter:
+    """Stands where Dynamo's frame converter stands, for one compiled callable.
+
+    `capture(convert, frame)` is called under Dynamo's lock; it decides how often and with which recording the wrapped
+    converter runs.
+    """
+
+    def __init__(self, inner: Any, capture: Callable[[Callable[[], Any], Any], Any]) -> None:
+        self._inner = inner
+        self._capture = capture
+        # eval_frame walks this chain to find the backend that a cache entry belongs to.
+        self._torchdynamo_orig_backend = inner._torchdynamo_orig_backend
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def __call__(self, frame: Any, cache_entry: Any, hooks: Any, frame_state: Any, skip: int = 0) -> Any:
+        def convert() -> Any:
+            return self._inner(frame, cache_entry, hooks, frame_state, skip=skip + 2)
+
+        return self._capture(convert, frame)
+
+
+def install(function: Any, backend: Any, *, fullgraph: bool, capture: Callable[..., Any], disable: bool = False) -> Any:
+    """`torch.compile`'s own callable or module for `function`, with frames converted by `capture`."""
+    context = torch._dynamo.optimize(backend=backend, nopython=fullgraph, disable=disable)
+    callback = getattr(context, "callback", None)
+    if callback is not None:
+        callback._torchdynamo_orig_backend = Converter(callback._torchdynamo_orig_backend, capture)
+    return context(function)
+
+
+def inner_backend(backend: Any, mode: str | None, options: dict[str, Any] | None) -> Any:
+    """The backend as torch.compile itself would build it from its arguments."""
+    if mode is None and options is None:
+        mode = "default"
+    if backend == "inductor":
+        return torch._TorchCompileInductorWrapper(mode, options, True)
+    return torch._TorchCompileWrapper(backend, mode, options, True)
+
+
+def current_recording() -> Recording | None:
+    """The recording of the capture that called the backend."""
+    context = TracingContext.try_get()
+    env = getattr(getattr(context, "fake_mode", None), "shape_env", None)
+    return env.recording if isinstance(env, FreeShapeEnv) else None
+
+
+
+def runs_eagerly(error: BaseException, *, fullgraph: bool) -> bool:
+    """Whether a failed capture says something about this call (eager will raise, or can do it) rather than the set-up."""
+    if isinstance(error, dynamo_exc.BackendCompilerFailed):
+        return False
+    if fullgraph and isinstance(error, dynamo_exc.Unsupported):
+        return False
+    return isinstance(error, Exception)
+
+
+def reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]

@@ -1,0 +1,149 @@
+"""Running one node of a captured graph on fake tensors of exact sizes.
+
+Owns: snapshots of fake tensors that outlive a capture, and the concrete run. What is compared with what is the
+verifier's business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import sympy
+import torch
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils import _pytree as pytree
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorSnapshot:
+    """A tensor's metadata, its numbers kept as expressions of the free sizes."""
+
+    sizes: tuple[sympy.Expr, ...]
+    strides: tuple[sympy.Expr, ...]
+    offset: sympy.Expr
+    dtype: torch.dtype
+    device: torch.device
+    storage: int  # equal for tensors of one snapshot that share memory
+    conj: bool = False
+    negated: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class ScalarSnapshot:
+    """A SymInt, SymFloat or SymBool."""
+
+    expr: sympy.Basic
+    pytype: type
+
+
+class NotPlain(Exception):
+    """A value that cannot be made again from metadata alone (sparse, a subclass, a script object)."""
+
+
+def _expr(value: Any) -> sympy.Expr:
+    return value.node.expr if isinstance(value, torch.SymInt) else sympy.Integer(value)
+
+
+def snapshot(tree: Any) -> Any:
+    """`tree` with each tensor and symbolic number replaced by its snapshot."""
+
+    def leaf(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if value.layout is not torch.strided or type(value) not in _PLAIN:
+                raise NotPlain(type(value).__name__)
+            return TensorSnapshot(
+                tuple(map(_expr, value.shape)),
+                tuple(map(_expr, value.stride())),
+                _expr(value.storage_offset()),
+                value.dtype,
+                value.device,
+                value.untyped_storage()._cdata,
+                value.is_conj(),
+                value.is_neg(),
+            )
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return ScalarSnapshot(value.node.expr, value.node.pytype)
+        return value
+
+    return pytree.tree_map(leaf, tree)
+
+
+_PLAIN: set[type] = {torch.Tensor, torch.nn.Parameter}
+with contextlib.suppress(ImportError):
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    _PLAIN.add(FakeTensor)
+
+
+class ConcreteRun:
+    """Fake tensors of exact sizes; sizes born in the graph stay symbols of this run."""
+
+    def __init__(self, sizes: Mapping[sympy.Basic, sympy.Integer]) -> None:
+        self.sizes = dict(sizes)
+        self.env = ShapeEnv()
+        self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True, static_shapes=True)
+        self._born: dict[sympy.Basic, Any] = {}
+        self._storages: dict[int, torch.Tensor] = {}
+
+    def number(self, expr: sympy.Basic, pytype: type = int) -> Any:
+        value = expr.xreplace(self.sizes)
+        if not value.free_symbols:
+            return pytype(value)
+        for symbol in value.free_symbols:
+            if symbol not in self._born:
+                fresh = self.env.create_unbacked_symint()
+                torch._check(fresh >= 0)
+                self._born[symbol] = fresh
+        renamed = value.xreplace({s: v.node.expr for s, v in self._born.items()})
+        if pytype is not int:
+            raise NotPlain("a symbolic value that is not an int")
+        return self.env.create_symintnode(renamed, hint=None)
+
+    def rename(self, expr: sympy.Basic) -> sympy.Basic:
+        return expr.xreplace(self.sizes).xreplace({s: v.node.expr for s, v in self._born.items()})
+
+    def make(self, tree: Any) -> Any:
+        """Fake tensors for snapshots; those that share memory share it here too."""
+
+        def leaf(value: Any) -> Any:
+            if isinstance(value, ScalarSnapshot):
+                return self.number(value.expr, value.pytype)
+            if not isinstance(value, TensorSnapshot):
+                if isinstance(value, torch.Tensor):
+                    raise NotPlain("a real tensor")
+                return value
+            sizes = [self.number(s) for s in value.sizes]
+            strides = [self.number(s) for s in value.strides]
+            offset = self.number(value.offset)
+            base = self._storages.get(value.storage)
+            if base is None or base.dtype != value.dtype:
+                tensor = torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+                self._storages.setdefault(value.storage, tensor)
+            else:
+                tensor = base.as_strided(sizes, strides, offset)
+            if value.conj:
+                tensor = torch._conj(tensor)
+            if value.negated:
+                tensor = torch._neg_view(tensor)
+            return tensor
+
+        return pytree.tree_map(leaf, tree)
+
+    @contextlib.contextmanager
+    def running(self) -> Any:
+        with self.mode, enable_python_dispatcher(), torch.no_grad():
+            yield
+
+
+def call(target: Any, args: Any, kwargs: Any) -> Any:
+    if isinstance(target, str):
+        return getattr(args[0], target)(*args[1:], **kwargs)
+    return target(*args, **kwargs)
+
+
+leaves = pytree.tree_leaves

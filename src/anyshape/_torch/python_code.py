@@ -1,0 +1,28 @@
+"""Sympy expressions of sizes as plain Python functions of ints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sympy
+from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+from torch.utils._sympy.printers import PythonPrinter
+
+_PRINTER = PythonPrinter()
+
+
+def expression(expr: sympy.Basic) -> str:
+    """The Python text of one expression; its symbols are the names of ints."""
+    return str(_PRINTER.doprint(expr))
+
+
+def function(exprs: Sequence[sympy.Basic], names: dict[sympy.Symbol, str]) -> Callable[[Sequence[int]], tuple[Any, ...]]:
+    """One function that evaluates all `exprs`; `names` tells where in its argument `v` each symbol stands."""
+    used = set().union(*(e.free_symbols for e in exprs)) if exprs else set()
+    lines = [f"    {symbol} = {place}" for symbol, place in names.items() if symbol in used]
+    body = "".join(f"{expression(e)}, " for e in exprs)
+    source = "def evaluate(v):\n" + "\n".join([*lines, f"    return ({body})"])
+    scope: dict[str, Any] = dict(SYMPY_INTERP)
+    exec(source, scope)
+    return scope["evaluate"]  # type: ignore[no-any-return]

@@ -1,0 +1,242 @@
+"""A ShapeEnv whose input sizes are free.
+
+Owns: the subclass that Dynamo builds while anyshape captures, and nothing else. What a question means and
+whether it is a decision, a predicate or a requirement is settled by the `Recording` it is given.
+
+A free dim is an ordinary *backed* symbol to AOTAutograd and Inductor (they plan with its hint, and never raise a
+data-dependent error), but every question about it comes here first: a `guard_or_*` question gets its general answer, a
+raw question gets the hint's answer, and either is recorded instead of becoming a guard on the size that was seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import sympy
+from torch._dynamo.source import TensorProperty, TensorPropertySource
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    ShapeEnv,
+    ShapeGuard,
+    SymT,
+    _ShapeGuardsHelper,
+    symbol_is_type,
+)
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
+
+from anyshape.recording import InputRecord, Recording
+
+# State of a ShapeEnv that learning a fact changes; saved and put back when a node is traced a second time.
+_LEARNT = ("replacements", "axioms", "var_to_range", "divisible", "guards", "deferred_runtime_asserts")
+
+_FROM_ZERO = ValueRanges(sympy.Integer(0), int_oo)
+_FROM_ONE = ValueRanges(sympy.Integer(1), int_oo)
+
+
+class FreeShapeEnv(ShapeEnv):
+    """The ShapeEnv of one capture."""
+
+    def __init__(self, *, recording: Recording, **settings: Any) -> None:
+        self.recording = recording
+        self._settled_cache: dict[sympy.Basic, sympy.Basic | None] = {}
+        self._settled_version = -1
+        settings.update(specialize_zero_one=False, duck_shape=False)
+        super().__init__(**settings)
+        recording.env = self
+
+    # -- inputs ------------------------------------------------------------------------------------------------
+
+    def _create_symbolic_sizes_strides_storage_offset(
+        self,
+        ex_size: Sequence[int],
+        ex_stride: Sequence[int],
+        ex_storage_offset: int,
+        is_dim_dynamic: Sequence[bool],
+        source: Any,
+        *,
+        symbolic_context: Any = None,
+        **rest: Any,
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...], Any]:
+        dynamic = getattr(symbolic_context, "dynamic_sizes", None)
+        numbers = (*ex_size, *ex_stride, ex_storage_offset)
+        cache = getattr(symbolic_context, "shape_env_to_source_to_symbol_cache", {}).get(id(self), {})
+        if dynamic is None or any(type(n) is not int for n in numbers) or source.name in cache:
+            return super()._create_symbolic_sizes_strides_storage_offset(
+                ex_size,
+                ex_stride,
+                ex_storage_offset,
+                is_dim_dynamic,
+                source,
+                symbolic_context=symbolic_context,
+                **rest,
+            )
+        if all(d is DimDynamic.STATIC for d in dynamic) and len(dynamic) > 0:
+            return tuple(ex_size), tuple(ex_stride), ex_storage_offset
+
+        def free(kind: TensorProperty, index: int | None, actual: int) -> sympy.Symbol:
+            return self._free_symbol(TensorPropertySource(source, kind, index), actual, symbolic_context)
+
+        static = [d is DimDynamic.STATIC for d in dynamic]
+        sizes: list[sympy.Expr] = [
+            sympy.Integer(n) if static[i] else free(TensorProperty.SIZE, i, n) for i, n in enumerate(ex_size)
+        ]
+        strides = self.recording.layout(
+            ex_size, ex_stride, sizes, lambda i: free(TensorProperty.STRIDE, i, ex_stride[i])
+        )
+        offset = free(TensorProperty.STORAGE_OFFSET, None, ex_storage_offset)
+        node = lambda expr: self.create_symintnode(expr, hint=int(expr.xreplace(self.backed_var_to_val)))
+        return tuple(map(node, sizes)), tuple(map(node, strides)), node(offset)
+
+    def _free_symbol(self, source: Any, actual: int, context: Any) -> sympy.Symbol:
+        hint = self.recording.hint_for(source, actual)
+        symbol = super().create_symbol(
+            hint,
+            source,
+            DimDynamic.DYNAMIC,
+            None,
+            positive=None,
+            do_not_specialize_zero_one=True,
+            symbolic_context=context,
+        )
+        self.var_to_range[symbol] = _FROM_ZERO
+        self.recording.add_symbol(symbol, source, actual=actual, hint=hint)
+        return symbol
+
+    def create_unspecified_symbol(
+        self, val: Any, source: Any, dynamic_dim: Any = DimDynamic.DUCK, *args: Any, **kwargs: Any
+    ) -> Any:
+        symbol = super().create_unspecified_symbol(val, source, dynamic_dim, *args, **kwargs)
+        if type(val) is int and isinstance(symbol, sympy.Symbol):
+            self.recording.add_symbol(symbol, source, actual=val, hint=val)
+        return symbol
+
+    # -- questions ---------------------------------------------------------------------------------------------
+
+    def evaluate_expr(
+        self,
+        orig_expr: sympy.Basic,
+        hint: Any = None,
+        fx_node: Any = None,
+        size_oblivious: bool = False,
+        fallback_value: bool | None = None,
+        **rest: Any,
+    ) -> sympy.Basic:
+        if not self.recording.owns(orig_expr):
+            return super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, fallback_value, **rest)
+        known = self.settled(orig_expr)
+        if known is not None:
+            return known
+        general = None if fallback_value is None else sympy.sympify(bool(fallback_value))
+        if self._suppress_guards_tls():
+            return general if general is not None else self.recording.truth(orig_expr)
+        return self.recording.answer(orig_expr, general)
+
+    def guard_or_defer_runtime_assert(self, orig_expr: Any, msg: str, fx_node: Any = None) -> bool:
+        if not self.recording.owns(orig_expr):
+            return super().guard_or_defer_runtime_assert(orig_expr, msg, fx_node)
+        known = self.settled(orig_expr)
+        if known is not None:
+            return bool(known)
+        return self.recording.require(orig_expr)
+
+    def settled(self, expr: sympy.Basic) -> sympy.Basic | None:
+        """The value of `expr` that follows from what is known, with no assumption about 0 and 1; else None."""
+        version = self._version_counter
+        if version != self._settled_version:
+            self._settled_version = version
+            self._settled_cache.clear()
+        try:
+            return self._settled_cache[expr]
+        except KeyError:
+            pass
+        value = self._maybe_evaluate_static(expr)
+        if value is None and expr.is_Boolean:
+            value = self._by_cases(expr, 3)
+        self._settled_cache[expr] = value
+        return value
+
+    def _by_cases(self, expr: sympy.Basic, depth: int) -> sympy.Basic | None:
+        """Try one size at 0 and from 1 on: most stride questions are the same in both."""
+        for symbol in sorted(expr.free_symbols, key=str):
+            bounds = self.var_to_range.get(symbol)
+            if bounds is None or bounds.lower != 0 or symbol in self.replacements:
+                continue
+            at_zero = self._maybe_evaluate_static(expr.xreplace({symbol: sympy.Integer(0)}))
+            if at_zero is None:
+                at_zero = self._by_cases(expr.xreplace({symbol: sympy.Integer(0)}), depth - 1) if depth else None
+            if at_zero is None:
+                continue
+            saved = self.var_to_range[symbol]
+            self.var_to_range[symbol] = ValueRanges(sympy.Integer(1), saved.upper)
+            try:
+                above = self._maybe_evaluate_static(expr)
+                if above is None and depth:
+                    above = self._by_cases(expr, depth - 1)
+            finally:
+                self.var_to_range[symbol] = saved
+            if above is not None and bool(above) == bool(at_zero):
+                return above
+        return None
+
+    def learn(self, fact: sympy.Basic, *, guard: bool) -> None:
+        """From here on `fact` holds: simplify with it, and (for a predicate) let Inductor's cache key see it."""
+        self._maybe_guard_rel(fact)
+        if guard:
+            self.guards.append(ShapeGuard(fact, self._get_sloc(), size_oblivious=False))
+        self.axioms.update(dict(self.get_implications(self.simplify(fact))))
+        self._update_version_counter()
+
+    @contextlib.contextmanager
+    def undo_unless_kept(self) -> Iterator[Callable[[], None]]:
+        """Facts learnt inside are forgotten, unless the function yielded here is called."""
+        saved = {name: getattr(self, name).copy() for name in _LEARNT}
+        kept = False
+
+        def keep() -> None:
+            nonlocal kept
+            kept = True
+
+        try:
+            yield keep
+        finally:
+            if not kept:
+                for name, value in saved.items():
+                    setattr(self, name, value)
+                self._update_version_counter()
+                if hasattr(self, "_replacements_version_counter"):
+                    self._replacements_version_counter += 1
+                self.fake_tensor_cache.clear()
+
+    # -- guards ------------------------------------------------------------------------------------------------
+
+    def produce_guards_verbose(
+        self, placeholders: Sequence[Any], sources: Sequence[Any], source_ref: Any = lambda n: n.name, **rest: Any
+    ) -> list[Any]:
+        langs = rest.get("langs", ("python", "verbose_python"))
+        inputs = []
+        for value, source in zip(placeholders, sources, strict=True):
+            record = self._input_record(value, source, source_ref)
+            if record is not None:
+                inputs.append(record)
+        call = self.recording.finish(inputs)
+        return [_ShapeGuardsHelper([call] if call else []) for _ in langs]
+
+    def _input_record(self, value: Any, source: Any, source_ref: Any) -> InputRecord | None:
+        expr = lambda x: x.node.expr if hasattr(x, "node") else sympy.Integer(x)
+        if hasattr(value, "node"):
+            # An int argument; floats reach the graph as tensors and are guarded elsewhere.
+            return InputRecord("int", source_ref(source), (value.node._expr,), ())
+        if not hasattr(value, "stride"):
+            return None
+        sizes = tuple(s.node._expr if hasattr(s, "node") else sympy.Integer(s) for s in value.shape)
+        if all(s.is_number for s in sizes):
+            return None
+        return InputRecord("tensor", source_ref(source), sizes, tuple(map(expr, value.stride())))
+
+
+def is_born_in_graph(symbol: sympy.Symbol) -> bool:
+    """Whether a symbol's value comes out of the data (`nonzero`, `item`) rather than from an input."""
+    return symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT))

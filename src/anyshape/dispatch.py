@@ -1,0 +1,164 @@
+"""Which sizes a program serves.
+
+Owns the key of a call, the classes a program admits, and the lookup on the hot path. Knows recordings and the verifier;
+how a program was captured or compiled is not its business.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sympy
+
+from anyshape import verify
+from anyshape._torch import python_code
+from anyshape.recording import Answer, InputRecord, NodeRecord, Recording
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """Why a program does not serve some sizes."""
+
+    reason: str  # layout | predicate | requirement | class
+    text: str
+
+
+class Admission:
+    """The sizes a program serves: those whose answers are the capture's own, and those verified since.
+
+    An instance is called with the program's inputs, as a guard, and says whether they belong to it.
+    """
+
+    def __init__(self, recording: Recording, inputs: Sequence[InputRecord]) -> None:
+        self.recording = recording
+        self.inputs = tuple(inputs)
+        self.known: dict[tuple[int, ...], bool] = {}
+        self.refusals: dict[tuple[int, ...], Refusal] = {}
+        self.classes = 1
+        self.verify_seconds = 0.0
+        self._lock = threading.RLock()
+        self._verdicts: dict[int, dict[tuple[bool, ...], verify.Difference | None]] = {}
+        self._places: dict[sympy.Symbol, str] = {}
+        self._build()
+
+    @property
+    def guard(self) -> str:
+        """The text of the call that the guard makes."""
+        return ", ".join(i.source for i in self.inputs)
+
+    def __call__(self, *values: Any) -> bool:
+        key = self._key(values)
+        verdict = self.known.get(key)
+        if verdict is None:
+            verdict = self._learn(key)
+        return verdict
+
+    # -- set-up ------------------------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        recording = self.recording
+        answers: list[Answer] = [*recording.predicates.values(), *recording.requirements.values()]
+        self._answers = answers
+        used: set[sympy.Basic] = set()
+        for answer in answers:
+            used |= answer.expr.free_symbols
+        for node in recording.nodes:
+            for expr in node.decisions:
+                used |= expr.free_symbols
+        parts, index, layout = [], 0, []
+        offsets = {r.text: s for s, r in recording.symbols.items() if r.kind == "offset" and s in used}
+        for n, record in enumerate(self.inputs):
+            if record.kind == "int":
+                parts.append(f"a[{n}]")
+                self._place(record.sizes[0], index)
+                index += 1
+                continue
+            dims = len(record.sizes)
+            parts.append(f"*a[{n}].shape, *a[{n}].stride()")
+            for i, size in enumerate(record.sizes):
+                self._place(size, index + i)
+            for i, stride in enumerate(record.strides):
+                self._place(stride, index + dims + i)
+            layout.append((index, dims, record.strides))
+            index += 2 * dims
+            offset = offsets.get(_offset_text(record.source))
+            if offset is not None:
+                parts.append(f"a[{n}].storage_offset()")
+                self._place(offset, index)
+                index += 1
+        scope: dict[str, Any] = {}
+        exec(f"def key(a):\n    return ({''.join(p + ', ' for p in parts)})", scope)
+        self._key: Callable[[Sequence[Any]], tuple[int, ...]] = scope["key"]
+        # A symbol that no input binds keeps the value it had at capture.
+        for symbol in used - self._places.keys():
+            self._places[symbol] = str(int(recording.hints[symbol]))
+        self._strides = python_code.function([s for _, _, strides in layout for s in strides], self._places)
+        self._layout = layout
+        self._facts = python_code.function([a.expr for a in answers], self._places)
+        self._nodes: list[tuple[NodeRecord, Callable[..., tuple[Any, ...]], tuple[bool, ...]]] = []
+        for node in recording.nodes:
+            if node.decisions:
+                outcomes = tuple(a.outcome for a in node.decisions.values())
+                self._nodes.append((node, python_code.function(list(node.decisions), self._places), outcomes))
+
+    def _place(self, expr: sympy.Basic, index: int) -> None:
+        if expr.is_Symbol and expr not in self._places:
+            self._places[expr] = f"v[{index}]"
+
+    # -- the slow path -----------------------------------------------------------------------------------------
+
+    def _learn(self, key: tuple[int, ...]) -> bool:
+        with self._lock:
+            verdict = self.known.get(key)
+            if verdict is None:
+                refusal = self.refuses(key)
+                if refusal is not None:
+                    self.refusals[key] = refusal
+                verdict = self.known[key] = refusal is None
+            return verdict
+
+    def refuses(self, key: tuple[int, ...]) -> Refusal | None:
+        strides = iter(self._strides(key))
+        for start, dims, expressions in self._layout:
+            sizes = key[start : start + dims]
+            wanted = [next(strides) for _ in expressions]
+            if 0 not in sizes and any(
+                n > 1 and key[start + dims + i] != wanted[i] for i, n in enumerate(sizes)
+            ):
+                return Refusal("layout", f"strides {key[start + dims : start + 2 * dims]}, not {tuple(wanted)}")
+        for answer, value in zip(self._answers, self._facts(key), strict=True):
+            if bool(value) != answer.outcome:
+                kind = "predicate" if answer.fact in self.recording.predicates else "requirement"
+                return Refusal(kind, self.recording.text(answer.fact))
+        for index, (node, evaluate, assumed) in enumerate(self._nodes):
+            outcomes = tuple(map(bool, evaluate(key)))
+            if outcomes == assumed:
+                continue
+            verdicts = self._verdicts.setdefault(index, {})
+            if outcomes not in verdicts:
+                began = time.perf_counter()
+                verdicts[outcomes] = verify.differs(node, self.binding(key))
+                self.verify_seconds += time.perf_counter() - began
+                self.classes += verdicts[outcomes] is None
+            difference = verdicts[outcomes]
+            if difference is not None:
+                return Refusal("class", str(difference))
+        return None
+
+    def binding(self, key: tuple[int, ...]) -> dict[sympy.Basic, sympy.Integer]:
+        """The value of every symbol at `key`."""
+        values: dict[sympy.Basic, sympy.Integer] = dict(self.recording.hints)
+        for symbol, place in self._places.items():
+            if place.startswith("v["):
+                values[symbol] = sympy.Integer(key[int(place[2:-1])])
+        return values
+
+
+def _offset_text(source: str) -> str:
+    from anyshape.recording import describe_source
+
+    return describe_source(source) + ".storage_offset()"

@@ -1,0 +1,299 @@
+"""What one capture assumed about sizes.
+
+Owns the answers: every question asked about a free size during a capture comes here, is answered, and is written down as a
+decision, a predicate or a requirement. Knows sympy, not torch: the environment that asks and the file and line that asked
+are handed in.
+
+- A *decision* belongs to a node of the graph. Other sizes may answer it differently; the node's class is then verified.
+- A *predicate* must hold for the program to be used at all (the user's `if n > 8`, an int that was baked in).
+- A *requirement* is what the framework insisted on (`a.shape[1] == b.shape[0]`): where it fails eager would have raised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import sympy
+
+# Stand-ins for sizes 0 and 1 at a first capture, so that a program is captured as general as it can be whatever
+# size came first. Whether it holds for the sizes that really came is then verified like any other class.
+GENERIC = {0: 36, 1: 48}
+
+
+class Environment(Protocol):
+    """The little that is needed of a shape environment."""
+
+    def learn(self, fact: sympy.Basic, *, guard: bool) -> None: ...
+
+    def settled(self, expr: sympy.Basic) -> sympy.Basic | None: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class SymbolRecord:
+    """A free size, stride, offset or int argument."""
+
+    symbol: sympy.Symbol
+    text: str  # as a user would write it: x.shape[0]
+    kind: str  # size | stride | offset | int
+    actual: int
+    hint: int
+
+
+@dataclasses.dataclass(frozen=True)
+class InputRecord:
+    """A graph input as guards see it: how to reach it, and the expressions its sizes and strides were given."""
+
+    kind: str  # tensor | int
+    source: str
+    sizes: tuple[sympy.Expr, ...]
+    strides: tuple[sympy.Expr, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """A question about sizes and the outcome a program was built on."""
+
+    expr: sympy.Basic
+    outcome: bool
+    asked_by: str  # user | framework
+    where: str  # file:line
+
+    @property
+    def fact(self) -> sympy.Basic:
+        return self.expr if self.outcome else sympy.Not(self.expr)
+
+
+@dataclasses.dataclass
+class NodeRecord:
+    """A node of the captured graph, what it asked, and enough of it to run it again at other sizes."""
+
+    call: Any  # a function, or the name of a method
+    args: Any = None
+    kwargs: Any = None
+    result: Any = None
+    context: Any = None
+    opaque: bool = False  # cannot be run again: a differing outcome refuses the class
+    scalars: frozenset[sympy.Basic] = frozenset()  # expressions that are arguments themselves
+    decisions: dict[sympy.Basic, Answer] = dataclasses.field(default_factory=dict)
+
+
+class Recording:
+    """The symbols, decisions, predicates and requirements of one capture."""
+
+    def __init__(self, *, generic: bool, locate: Callable[[], tuple[str, str]]) -> None:
+        self.env: Environment | None = None
+        self.generic = generic
+        self.substituted = False  # a size of 0 or 1 was replaced by a stand-in
+        self.symbols: dict[sympy.Symbol, SymbolRecord] = {}
+        self.hints: dict[sympy.Basic, sympy.Integer] = {}
+        self.actuals: dict[sympy.Basic, sympy.Integer] = {}
+        self.predicates: dict[sympy.Basic, Answer] = {}
+        self.requirements: dict[sympy.Basic, Answer] = {}
+        self.nodes: list[NodeRecord] = []
+        self.node: NodeRecord | None = None
+        self.exact = False
+        self.silent = False
+        self.differing = 0  # general answers at the current node that are not the truth for the hints
+        self.compiling = False  # the backend has the graph now
+        self.on_finish: Callable[[Sequence[InputRecord]], str | None] = lambda inputs: None
+        self._locate = locate
+
+    # -- symbols -----------------------------------------------------------------------------------------------
+
+    def hint_for(self, source: Any, actual: int) -> int:
+        if self.generic and actual in GENERIC and _kind(source) == "size":
+            self.substituted = True
+            return GENERIC[actual]
+        return actual
+
+    def add_symbol(self, symbol: sympy.Symbol, source: Any, *, actual: int, hint: int) -> None:
+        self.symbols[symbol] = SymbolRecord(symbol, describe_source(source.name), _kind(source), actual, hint)
+        self.hints[symbol] = sympy.Integer(hint)
+        self.actuals[symbol] = sympy.Integer(actual)
+
+    def layout(
+        self,
+        sizes: Sequence[int],
+        strides: Sequence[int],
+        symbols: Sequence[sympy.Expr],
+        free_stride: Callable[[int], sympy.Expr],
+    ) -> list[sympy.Expr]:
+        """Strides as expressions of the sizes where the layout is dense; what is neither dense nor expanded is free."""
+        result: list[sympy.Expr | None] = [None] * len(sizes)
+        empty = 0 in sizes
+        # Dims in memory order; a dim of size 1 (or any dim of an empty tensor) addresses nothing and takes the place
+        # that it has in a contiguous tensor.
+        rank = lambda i: (strides[i] if sizes[i] != 1 and not empty else None)
+        order = _memory_order(len(sizes), rank)
+        expected, expression = 1, sympy.Integer(1)
+        for i in order:
+            stride = strides[i]
+            if empty or sizes[i] == 1 or stride == expected:
+                result[i] = expression
+            elif stride == 0:
+                result[i] = sympy.Integer(0)
+                continue
+            else:
+                result[i] = free_stride(i)
+                expected, expression = stride, result[i]
+            expected = expected * max(sizes[i], 1)
+            expression = expression * symbols[i]
+        return [s for s in result if s is not None]
+
+    # -- questions ---------------------------------------------------------------------------------------------
+
+    def owns(self, expr: sympy.Basic) -> bool:
+        """Whether a question is about free sizes alone."""
+        symbols = getattr(expr, "free_symbols", None)
+        return bool(symbols) and symbols <= self.symbols.keys()
+
+    def truth(self, expr: sympy.Basic) -> sympy.Basic:
+        return expr.xreplace(self.hints)
+
+    def answer(self, expr: sympy.Basic, general: sympy.Basic | None) -> sympy.Basic:
+        """Answer a question that what is known does not settle. `general` is the answer of a `guard_or_*` question."""
+        truth = self.truth(expr)
+        if self.silent:
+            return truth
+        boolean = truth in (sympy.true, sympy.false)
+        if self.compiling:
+            if general is not None:
+                return general
+            self._assume(expr if boolean else sympy.Eq(expr, truth), truth if boolean else sympy.true)
+            return truth
+        if self.node is None:
+            self._assume(expr if boolean else sympy.Eq(expr, truth), truth if boolean else sympy.true)
+            return truth
+        if general is not None:
+            if truth == general:
+                self._decide(expr, general)
+                return general
+            self.differing += 1
+            if not self.exact:
+                self._decide(expr, general)
+                return general
+            self._assume(expr, truth)
+            return truth
+        if not boolean:
+            self._assume(sympy.Eq(expr, truth), sympy.true)
+        elif expr in self.node.scalars:
+            self._assume(expr, truth)
+        else:
+            self._decide(expr, truth)
+        return truth
+
+    @contextlib.contextmanager
+    def off_the_record(self) -> Iterator[None]:
+        """Questions asked inside are answered with the hint and forgotten."""
+        before, self.silent = self.silent, True
+        try:
+            yield
+        finally:
+            self.silent = before
+
+    def overheard(self, expr: sympy.Basic) -> None:
+        """A question that was asked only to hear whether the answer is known."""
+        if self.node is not None and not self.compiling and not self.silent:
+            truth = self.truth(expr)
+            if truth in (sympy.true, sympy.false):
+                self._decide(expr, truth)
+
+    def require(self, expr: sympy.Basic) -> bool:
+        """The framework insists on `expr`. False where it does not hold, and the framework raises its own error."""
+        if self.truth(expr) != sympy.true:
+            return False
+        if self.silent:
+            return True
+        if expr not in self.requirements:
+            self.requirements[expr] = self._note(expr, True)
+        assert self.env is not None
+        self.env.learn(expr, guard=False)
+        return True
+
+    def _decide(self, expr: sympy.Basic, outcome: sympy.Basic) -> None:
+        assert self.node is not None
+        if expr not in self.node.decisions:
+            self.node.decisions[expr] = Answer(expr, bool(outcome), "framework", "")
+
+    def _assume(self, expr: sympy.Basic, outcome: sympy.Basic) -> None:
+        note = self._note(expr, bool(outcome))
+        self.predicates.setdefault(note.fact, note)
+        assert self.env is not None
+        self.env.learn(note.fact, guard=True)
+
+    def _note(self, expr: sympy.Basic, outcome: bool) -> Answer:
+        asked_by, where = self._locate()
+        return Answer(expr, outcome, asked_by, where)
+
+    def holds_for_actual(self) -> bool:
+        """Whether all that was assumed is so for the sizes of the call that is being captured."""
+        from anyshape import verify
+
+        actual = self.actuals
+        for answer in (*self.predicates.values(), *self.requirements.values()):
+            if answer.expr.xreplace(actual) != sympy.sympify(answer.outcome):
+                return False
+        for node in self.nodes:
+            if all(e.xreplace(actual) == sympy.sympify(a.outcome) for e, a in node.decisions.items()):
+                continue
+            if verify.differs(node, actual) is not None:
+                return False
+        return True
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    def finish(self, inputs: Sequence[InputRecord]) -> str | None:
+        return self.on_finish(inputs)
+
+    def text(self, expr: sympy.Basic) -> str:
+        """An expression in the words of the user: x.shape[0] > 8."""
+        names = {s: sympy.Symbol(r.text) for s, r in self.symbols.items()}
+        return relation_text(expr.xreplace(names))
+
+
+def _memory_order(dims: int, rank: Callable[[int], int | None]) -> list[int]:
+    """Dims from innermost to outermost; those without a rank keep the place they have in a contiguous tensor."""
+    ranked = sorted((i for i in range(dims) if rank(i)), key=lambda i: (rank(i), -i))
+    if ranked == sorted(ranked, reverse=True):
+        return list(range(dims))[::-1]
+    order = ranked
+    for i in range(dims):
+        if i not in ranked:
+            # Beside its right-hand neighbour if that has a place, else innermost.
+            right = next((j for j in range(i + 1, dims) if j in order), None)
+            order.insert(order.index(right) + 1 if right is not None else 0, i)
+    return order
+
+
+def _kind(source: Any) -> str:
+    prop = getattr(source, "prop", None)
+    return {"SIZE": "size", "STRIDE": "stride", "STORAGE_OFFSET": "offset"}.get(getattr(prop, "name", ""), "int")
+
+
+def describe_source(name: str) -> str:
+    """L['x'].size()[0] as x.shape[0]."""
+    import re
+
+    text = re.sub(r"^[LG]\['(\w+)'\]", r"\1", name)
+    text = re.sub(r"\.size\(\)\[(\d+)\]", r".shape[\1]", text)
+    text = re.sub(r"\.stride\(\)\[(\d+)\]", r".stride(\1)", text)
+    return re.sub(r"\._(?:modules|parameters|buffers)\['(\w+)'\]", r".\1", text)
+
+
+_OPERATORS = {"Equality": "==", "Unequality": "!=", "StrictGreaterThan": ">", "StrictLessThan": "<"}
+_OPERATORS |= {"GreaterThan": ">=", "LessThan": "<="}
+
+
+def relation_text(expr: sympy.Basic) -> str:
+    if isinstance(expr, sympy.Not):
+        return f"not ({relation_text(expr.args[0])})"
+    if isinstance(expr, (sympy.And, sympy.Or)):
+        word = " and " if isinstance(expr, sympy.And) else " or "
+        return word.join(f"({relation_text(a)})" for a in sorted(expr.args, key=str))
+    operator = _OPERATORS.get(type(expr).__name__)
+    if operator:
+        return f"{expr.args[0]} {operator} {expr.args[1]}"
+    return str(expr)

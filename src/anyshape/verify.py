@@ -1,0 +1,104 @@
+"""Whether a node's symbolic result holds at other sizes.
+
+Owns the comparison of a concrete fake run of one node with what the capture predicts there: shape, dtype, strides that
+address something, memory shared with the arguments. A node with equal metadata is the same node at those sizes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import sympy
+
+from anyshape._torch import concrete
+from anyshape.recording import NodeRecord
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """Why a node does not hold at some sizes."""
+
+    what: str
+    predicted: str
+    real: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: captured for {self.predicted}, eager gives {self.real}"
+
+
+def differs(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Integer]) -> Difference | None:
+    """Run `node` at exactly `sizes`; None if the capture's prediction holds there."""
+    if node.opaque:
+        return Difference(_name(node), "the sizes seen", "unknown: the call cannot be repeated on its own")
+    run = concrete.ConcreteRun(sizes)
+    try:
+        with run.running(), node.context() if node.context else concrete.contextlib.nullcontext():
+            args = run.make(node.args)
+            kwargs = run.make(node.kwargs)
+            given = [t for t in concrete.leaves((args, kwargs)) if hasattr(t, "untyped_storage")]
+            before = {id(t): _storage(t) for t in given}
+            result = concrete.call(node.call, args, kwargs)
+    except concrete.NotPlain as error:
+        return Difference(_name(node), "the sizes seen", f"unknown: {error}")
+    except Exception as error:
+        return Difference(_name(node), "a result", f"{type(error).__name__}: {str(error)[:200]}")
+    predicted, real = concrete.leaves(node.result), concrete.leaves(result)
+    if len(predicted) != len(real):
+        return Difference(_name(node), f"{len(predicted)} results", f"{len(real)}")
+    shares = {storage: i for i, storage in reversed(list(enumerate(before.values())))}
+    arguments = [t for t in concrete.leaves((node.args, node.kwargs)) if isinstance(t, concrete.TensorSnapshot)]
+    shared = {t.storage: i for i, t in reversed(list(enumerate(arguments)))}
+    for want, got in zip(predicted, real, strict=True):
+        difference = _leaf(node, run, want, got, shared, shares)
+        if difference:
+            return difference
+    return None
+
+
+def _leaf(
+    node: NodeRecord, run: Any, want: Any, got: Any, shared: dict[int, int], shares: dict[int, int]
+) -> Difference | None:
+    if isinstance(want, concrete.TensorSnapshot):
+        if not hasattr(got, "untyped_storage"):
+            return Difference(_name(node), "a tensor", type(got).__name__)
+        sizes = [run.rename(s) for s in want.sizes]
+        real = [_number(s) for s in got.shape]
+        if len(sizes) != len(real) or any(_unequal(a, b) for a, b in zip(sizes, real, strict=True)):
+            return Difference(_name(node), f"shape {tuple(sizes)}", f"{tuple(real)}")
+        if want.dtype != got.dtype or want.device != got.device:
+            return Difference(_name(node), f"{want.dtype} on {want.device}", f"{got.dtype} on {got.device}")
+        if want.conj != got.is_conj() or want.negated != got.is_neg():
+            return Difference(_name(node), "a lazy conjugate", "another")
+        strides = [run.rename(s) for s in want.strides]
+        actual = [_number(s) for s in got.stride()]
+        addressed = [i for i, n in enumerate(real) if n != 1] if 0 not in real else []
+        if any(_unequal(strides[i], actual[i]) for i in addressed):
+            return Difference(_name(node), f"strides {tuple(strides)}", f"{tuple(actual)}")
+        if shared.get(want.storage) != shares.get(_storage(got)):
+            return Difference(_name(node), "memory shared one way", "another")
+        return None
+    if isinstance(want, concrete.ScalarSnapshot):
+        value = run.rename(want.expr)
+        return Difference(_name(node), f"{value}", f"{got}") if _unequal(value, _number(got)) else None
+    if isinstance(want, (int, float, bool, str)) and want != got:
+        return Difference(_name(node), f"{want}", f"{got}")
+    return None
+
+
+def _number(value: Any) -> sympy.Basic:
+    return value.node.expr if hasattr(value, "node") else sympy.sympify(value)
+
+
+def _unequal(a: sympy.Basic, b: sympy.Basic) -> bool:
+    """Sizes born in the graph cannot be compared; numbers can."""
+    return not a.free_symbols and not b.free_symbols and bool(a != b)
+
+
+def _storage(tensor: Any) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _name(node: NodeRecord) -> str:
+    return node.call if isinstance(node.call, str) else getattr(node.call, "__name__", str(node.call))
