@@ -14,7 +14,7 @@ from typing import Any
 
 from anyshape._torch import capture
 from anyshape.dispatch import Admission
-from anyshape.recording import InputRecord, Recording
+from anyshape.recording import STAND_INS, InputRecord, Recording
 
 
 class LiveProgram:
@@ -43,12 +43,12 @@ class Engine:
     def capture(self, convert: Callable[[], Any], frame: Any) -> Any:
         """Called by Dynamo, under its lock, for a frame that no program serves."""
         outcome: Any = None
-        for generic in (True, False):
+        for stand_ins in STAND_INS:
             self._recordings = []
             self._pending = {}
 
-            def new_recording(generic: bool = generic) -> Recording:
-                recording = Recording(generic=generic, locate=capture.locate)
+            def new_recording(stand_ins: dict[int, int] = stand_ins) -> Recording:
+                recording = Recording(stand_ins=stand_ins, locate=capture.locate)
                 recording.on_finish = functools.partial(self._finish, recording)
                 self._recordings.append(recording)
                 return recording
@@ -57,17 +57,14 @@ class Engine:
             try:
                 with capture.patches(new_recording):
                     outcome = convert()
-            except capture.Retrace as e:
+            except (capture.Retrace, Exception) as e:
                 error = e
-            except Exception as e:
-                error = e
-            substituted = any(r.substituted for r in self._recordings)
-            if error is None and (getattr(outcome, "guarded_code", None) is not None or not substituted):
+            if error is None and getattr(outcome, "guarded_code", None) is not None:
                 break
-            if substituted and generic:
-                continue
-            if error is not None:
-                return self._refused(error)
+            if not any(r.substituted for r in self._recordings):
+                if error is not None:
+                    return self._refused(error)
+                break
         self.programs.extend(p for p in self._pending.values() if p.admission is not None)
         return outcome
 
@@ -85,7 +82,7 @@ class Engine:
         self._check_actual(recording)
         program = LiveProgram(graph, recording)
         self._pending[id(recording)] = program
-        recording.compiling = True
+        recording.phase = "aot"
         began = time.perf_counter()
         compiled = self._backend(graph, inputs)
         program.compile_seconds = time.perf_counter() - began
@@ -106,9 +103,9 @@ class Engine:
             admission = Admission(recording, inputs)
             self._attach(recording, admission)
             return None
-        admission = Admission(recording, inputs)
-        if recording.substituted and not recording.holds_for_actual():
+        if not recording.holds_for_actual():
             raise capture.Retrace
+        admission = Admission(recording, inputs)
         self._attach(recording, admission)
         capture.publish_guard(admission)
         return f"{capture.GUARD_NAME}({admission.guard})"

@@ -69,10 +69,12 @@ class Admission:
         for node in recording.nodes:
             for expr in node.decisions:
                 used |= expr.free_symbols
+        for expr in recording.aot_decisions:
+            used |= expr.free_symbols
         parts, index, layout = [], 0, []
         offsets = {r.text: s for s, r in recording.symbols.items() if r.kind == "offset" and s in used}
         for n, record in enumerate(self.inputs):
-            if record.kind == "int":
+            if record.kind == "number":
                 parts.append(f"a[{n}]")
                 self._place(record.sizes[0], index)
                 index += 1
@@ -82,7 +84,8 @@ class Admission:
             for i, size in enumerate(record.sizes):
                 self._place(size, index + i)
             for i, stride in enumerate(record.strides):
-                self._place(stride, index + dims + i)
+                if stride.is_Symbol and recording.symbols[stride].kind == "stride":
+                    self._place(stride, index + dims + i)
             layout.append((index, dims, record.strides))
             index += 2 * dims
             offset = offsets.get(_offset_text(record.source))
@@ -95,7 +98,7 @@ class Admission:
         self._key: Callable[[Sequence[Any]], tuple[int, ...]] = scope["key"]
         # A symbol that no input binds keeps the value it had at capture.
         for symbol in used - self._places.keys():
-            self._places[symbol] = str(int(recording.hints[symbol]))
+            self._places[symbol] = str(recording.hints[symbol])
         self._strides = python_code.function([s for _, _, strides in layout for s in strides], self._places)
         self._layout = layout
         self._facts = python_code.function([a.expr for a in answers], self._places)
@@ -104,6 +107,10 @@ class Admission:
             if node.decisions:
                 outcomes = tuple(a.outcome for a in node.decisions.values())
                 self._nodes.append((node, python_code.function(list(node.decisions), self._places), outcomes))
+
+        self._aot = python_code.function(list(recording.aot_decisions), self._places)
+        self._aot_assumed = tuple(a.outcome for a in recording.aot_decisions.values())
+        self._aot_verdicts: dict[tuple[bool, ...], verify.Difference | None] = {}
 
     def _place(self, expr: sympy.Basic, index: int) -> None:
         if expr.is_Symbol and expr not in self._places:
@@ -147,14 +154,26 @@ class Admission:
             difference = verdicts[outcomes]
             if difference is not None:
                 return Refusal("class", str(difference))
+        outcomes = tuple(map(bool, self._aot(key)))
+        if outcomes != self._aot_assumed:
+            if outcomes not in self._aot_verdicts:
+                began = time.perf_counter()
+                binding = self.binding(key)
+                found = (d for n in self.recording.aten if (d := verify.differs(n, binding)) is not None)
+                self._aot_verdicts[outcomes] = next(found, None)
+                self.verify_seconds += time.perf_counter() - began
+                self.classes += self._aot_verdicts[outcomes] is None
+            difference = self._aot_verdicts[outcomes]
+            if difference is not None:
+                return Refusal("class", str(difference))
         return None
 
-    def binding(self, key: tuple[int, ...]) -> dict[sympy.Basic, sympy.Integer]:
+    def binding(self, key: tuple[int, ...]) -> dict[sympy.Basic, sympy.Basic]:
         """The value of every symbol at `key`."""
-        values: dict[sympy.Basic, sympy.Integer] = dict(self.recording.hints)
+        values: dict[sympy.Basic, sympy.Basic] = dict(self.recording.hints)
         for symbol, place in self._places.items():
             if place.startswith("v["):
-                values[symbol] = sympy.Integer(key[int(place[2:-1])])
+                values[symbol] = sympy.sympify(key[int(place[2:-1])])
         return values
 
 

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import sympy
 
 # Stand-ins for sizes 0 and 1 at a first capture, so that a program is captured as general as it can be whatever
 # size came first. Whether it holds for the sizes that really came is then verified like any other class.
-GENERIC = {0: 36, 1: 48}
+# Where 1 means a real broadcast its stand-in does not hold: then only 0 has one, and at last neither.
+STAND_INS: tuple[dict[int, int], ...] = ({0: 36, 1: 48}, {0: 36}, {})
 
 
 class Environment(Protocol):
@@ -37,16 +38,16 @@ class SymbolRecord:
 
     symbol: sympy.Symbol
     text: str  # as a user would write it: x.shape[0]
-    kind: str  # size | stride | offset | int
-    actual: int
-    hint: int
+    kind: str  # size | stride | offset | number
+    actual: int | float
+    hint: int | float
 
 
 @dataclasses.dataclass(frozen=True)
 class InputRecord:
     """A graph input as guards see it: how to reach it, and the expressions its sizes and strides were given."""
 
-    kind: str  # tensor | int
+    kind: str  # tensor | number
     source: str
     sizes: tuple[sympy.Expr, ...]
     strides: tuple[sympy.Expr, ...]
@@ -83,9 +84,9 @@ class NodeRecord:
 class Recording:
     """The symbols, decisions, predicates and requirements of one capture."""
 
-    def __init__(self, *, generic: bool, locate: Callable[[], tuple[str, str]]) -> None:
+    def __init__(self, *, stand_ins: Mapping[int, int], locate: Callable[[], tuple[str, str]]) -> None:
         self.env: Environment | None = None
-        self.generic = generic
+        self.stand_ins = stand_ins
         self.substituted = False  # a size of 0 or 1 was replaced by a stand-in
         self.symbols: dict[sympy.Symbol, SymbolRecord] = {}
         self.hints: dict[sympy.Basic, sympy.Integer] = {}
@@ -94,25 +95,28 @@ class Recording:
         self.requirements: dict[sympy.Basic, Answer] = {}
         self.nodes: list[NodeRecord] = []
         self.node: NodeRecord | None = None
-        self.exact = False
         self.silent = False
         self.differing = 0  # general answers at the current node that are not the truth for the hints
-        self.compiling = False  # the backend has the graph now
+        self.phase = "trace"  # trace | aot | lowering
+        self.aten: list[NodeRecord] = []
+        self.aot_decisions: dict[sympy.Basic, Answer] = {}
+        self._truths: frozenset[sympy.Basic] | None = frozenset()
+        self._asked: set[sympy.Basic] = set()
         self.on_finish: Callable[[Sequence[InputRecord]], str | None] = lambda inputs: None
         self._locate = locate
 
     # -- symbols -----------------------------------------------------------------------------------------------
 
     def hint_for(self, source: Any, actual: int) -> int:
-        if self.generic and actual in GENERIC and _kind(source) == "size":
+        if actual in self.stand_ins and _kind(source) == "size":
             self.substituted = True
-            return GENERIC[actual]
+            return self.stand_ins[actual]
         return actual
 
-    def add_symbol(self, symbol: sympy.Symbol, source: Any, *, actual: int, hint: int) -> None:
+    def add_symbol(self, symbol: sympy.Symbol, source: Any, *, actual: int | float, hint: int | float) -> None:
         self.symbols[symbol] = SymbolRecord(symbol, describe_source(source.name), _kind(source), actual, hint)
-        self.hints[symbol] = sympy.Integer(hint)
-        self.actuals[symbol] = sympy.Integer(actual)
+        self.hints[symbol] = sympy.sympify(hint)
+        self.actuals[symbol] = sympy.sympify(actual)
 
     def layout(
         self,
@@ -159,11 +163,18 @@ class Recording:
         if self.silent:
             return truth
         boolean = truth in (sympy.true, sympy.false)
-        if self.compiling:
+        if self.phase == "lowering":
             if general is not None:
                 return general
             self._assume(expr if boolean else sympy.Eq(expr, truth), truth if boolean else sympy.true)
             return truth
+        if self.phase == "aot":
+            if not boolean:
+                self._assume(sympy.Eq(expr, truth), sympy.true)
+                return truth
+            outcome = truth if general is None else general
+            self.aot_decisions.setdefault(expr, Answer(expr, bool(outcome), "framework", ""))
+            return outcome
         if self.node is None:
             self._assume(expr if boolean else sympy.Eq(expr, truth), truth if boolean else sympy.true)
             return truth
@@ -171,8 +182,9 @@ class Recording:
             if truth == general:
                 self._decide(expr, general)
                 return general
-            self.differing += 1
-            if not self.exact:
+            self._asked.add(expr)
+            if self._truths is not None and expr not in self._truths:
+                self.differing += 1
                 self._decide(expr, general)
                 return general
             self._assume(expr, truth)
@@ -185,6 +197,27 @@ class Recording:
             self._decide(expr, truth)
         return truth
 
+    def begin_node(self, node: NodeRecord, truths: frozenset[sympy.Basic] | None = frozenset()) -> None:
+        """A node asks from here on. `truths` are the questions that get their true answer; None means all of them."""
+        self.node, self._truths, self.differing = node, truths, 0
+        if truths is not None and not truths:
+            self._asked = set()
+
+    def unit_questions(self) -> frozenset[sympy.Basic]:
+        """Questions of the current node whether some size is 0 or 1, where it is."""
+        return frozenset(
+            e for e in self._asked if isinstance(e, sympy.Eq) and len(e.free_symbols) == 1 and self.truth(e) == sympy.true
+        )
+
+    @contextlib.contextmanager
+    def lowering(self) -> Iterator[None]:
+        """The backend makes code; what it asks now is not about the graph."""
+        before, self.phase = self.phase, "lowering"
+        try:
+            yield
+        finally:
+            self.phase = before
+
     @contextlib.contextmanager
     def off_the_record(self) -> Iterator[None]:
         """Questions asked inside are answered with the hint and forgotten."""
@@ -196,7 +229,7 @@ class Recording:
 
     def overheard(self, expr: sympy.Basic) -> None:
         """A question that was asked only to hear whether the answer is known."""
-        if self.node is not None and not self.compiling and not self.silent:
+        if self.node is not None and self.phase == "trace" and not self.silent:
             truth = self.truth(expr)
             if truth in (sympy.true, sympy.false):
                 self._decide(expr, truth)
@@ -241,7 +274,9 @@ class Recording:
                 continue
             if verify.differs(node, actual) is not None:
                 return False
-        return True
+        if all(e.xreplace(actual) == sympy.sympify(a.outcome) for e, a in self.aot_decisions.items()):
+            return True
+        return all(verify.differs(node, actual) is None for node in self.aten)
 
     # -- the end -----------------------------------------------------------------------------------------------
 
@@ -270,7 +305,7 @@ def _memory_order(dims: int, rank: Callable[[int], int | None]) -> list[int]:
 
 def _kind(source: Any) -> str:
     prop = getattr(source, "prop", None)
-    return {"SIZE": "size", "STRIDE": "stride", "STORAGE_OFFSET": "offset"}.get(getattr(prop, "name", ""), "int")
+    return {"SIZE": "size", "STRIDE": "stride", "STORAGE_OFFSET": "offset"}.get(getattr(prop, "name", ""), "number")
 
 
 def describe_source(name: str) -> str:

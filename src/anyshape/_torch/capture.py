@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+import torch._dynamo.backends.common as aot_backends
 import torch._dynamo.config as dynamo_config
 import torch._dynamo.convert_frame as convert_frame
 import torch._dynamo.exc as dynamo_exc
@@ -21,6 +22,7 @@ import torch._dynamo.guards as dynamo_guards
 import torch._dynamo.output_graph as output_graph
 import torch._dynamo.utils as dynamo_utils
 import torch._dynamo.variables.builder as builder
+import torch._functorch.config as functorch_config
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
 from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
 from torch._guards import TracingContext
@@ -58,11 +60,19 @@ _CONFIG = {
     "suppress_errors": False,
 }
 
+_FUNCTORCH_CONFIG = {
+    # A cached AOT result would skip the trace whose questions have to be heard.
+    "enable_autograd_cache": False,
+    # The backward's questions belong to the program too, so they are asked before its guards are made.
+    "force_non_lazy_backward_lowering": True,
+}
+
 
 @contextlib.contextmanager
 def patches(make_recording: Callable[[], Recording]) -> Iterator[None]:
     """Everything of torch that differs while anyshape captures."""
     config = {k: v for k, v in _CONFIG.items() if hasattr(dynamo_config, k)}
+    functorch = {k: v for k, v in _FUNCTORCH_CONFIG.items() if hasattr(functorch_config, k)}
 
     def shape_env(**settings: Any) -> FreeShapeEnv:
         return FreeShapeEnv(recording=make_recording(), **settings)
@@ -76,6 +86,8 @@ def patches(make_recording: Callable[[], Recording]) -> Iterator[None]:
         stack.enter_context(mock.patch.object(output_graph, "ShapeEnv", shape_env))
         stack.enter_context(mock.patch.object(dynamo_utils, "run_node", run_node))
         stack.enter_context(mock.patch.object(builder, "is_int_specialization_case", specializes_int))
+        stack.enter_context(functorch_config.patch(**functorch))
+        stack.enter_context(mock.patch.object(aot_backends, "aot_module_simplified", _aot_module_simplified))
         stack.enter_context(mock.patch.object(SymNode, "expect_true", _expect_true))
         stack.enter_context(mock.patch.object(builder, "wrap_to_fake_tensor_and_record", _wrap_to_fake))
         stack.enter_context(mock.patch.object(symbolic_shapes, "_static_eval_sym_bool", _static_eval))
@@ -104,6 +116,53 @@ def _expect_true(self: SymNode, file: str, line: int) -> bool:
     if isinstance(self.shape_env, FreeShapeEnv):
         return self.shape_env.guard_or_defer_runtime_assert(self.expr, f"{file}:{line}", fx_node=self.fx_node)
     return bool(_stock_expect_true(self, file, line))
+
+
+_stock_aot_module_simplified = aot_backends.aot_module_simplified
+
+
+def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
+    """AOTAutograd, with the aten graphs that it makes remembered for verification before they are compiled."""
+    recording = current_recording()
+    if recording is None:
+        return _stock_aot_module_simplified(mod, args, **kwargs)
+
+    def remembering(compiler: Any) -> Any:
+        def compile_(graph: Any, inputs: Any) -> Any:
+            recording.aten.extend(_aten_nodes(graph))
+            with recording.lowering():
+                return compiler(graph, inputs)
+
+        return compile_
+
+    for name in ("fw_compiler", "bw_compiler", "inference_compiler"):
+        if kwargs.get(name) is not None:
+            kwargs[name] = remembering(kwargs[name])
+    return _stock_aot_module_simplified(mod, args, **kwargs)
+
+
+def _aten_nodes(graph: Any) -> Iterator[NodeRecord]:
+    """Every call of an aten graph whose metadata depends on a free size."""
+    value = lambda n: n.meta.get("val")
+    for node in graph.graph.nodes:
+        if node.op != "call_function" or value(node) is None:
+            continue
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), value)
+        if not _symbolic((args, kwargs, value(node))):
+            continue
+        record = NodeRecord(node.target, opaque=_is_higher_order(node.target))
+        try:
+            record.args, record.kwargs, record.result = concrete.snapshot((args, kwargs, value(node)))
+        except concrete.NotPlain:
+            record.opaque = True
+        yield record
+
+
+def _symbolic(tree: Any) -> bool:
+    numbers: list[Any] = []
+    for leaf in pytree.tree_leaves(tree):
+        numbers.extend(leaf.shape if isinstance(leaf, torch.Tensor) else [leaf])
+    return any(isinstance(n, (torch.SymInt, torch.SymBool, torch.SymFloat)) for n in numbers)
 
 
 _stock_wrap_to_fake = builder.wrap_to_fake_tensor_and_record
@@ -170,33 +229,55 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
         record.opaque = True
     record.opaque = record.opaque or record.call is None or _is_higher_order(record.call)
     record.context = _ambient()
-    recording.node, recording.exact, recording.differing = record, False, 0
-    error: Exception | None = None
-    result = None
+    recording.begin_node(record)
     try:
+        result = _general(env, record, lambda: _run_node(tracer, node, args, kwargs, nnmodule))
+        if record.decisions:
+            _remember_result(record, result)
+            recording.nodes.append(record)
+        return result
+    finally:
+        recording.node = None
+
+
+def _general(env: FreeShapeEnv, record: NodeRecord, run: Callable[[], Any]) -> Any:
+    """Run a node with as few true answers as it takes to give what it really gives for the sizes at hand."""
+    recording = env.recording
+
+    def attempt(truths: frozenset[Any] | None) -> tuple[Any, Exception | None, bool]:
+        record.decisions.clear()
+        recording.begin_node(record, truths)
         with env.undo_unless_kept() as keep:
             try:
-                result = _run_node(tracer, node, args, kwargs, nnmodule)
+                result, error = run(), None
             except Exception as e:
-                error = e
+                result, error = None, e
             holds = not recording.differing
             if recording.differing and error is None:
                 _remember_result(record, result)
                 holds = verify.differs(record, recording.hints) is None
             if holds:
                 keep()
-        if not holds:
-            record.decisions.clear()
-            recording.exact, error = True, None
-            result = _run_node(tracer, node, args, kwargs, nnmodule)
-        elif error is not None:
+        return result, error, holds
+
+    result, error, holds = attempt(frozenset())
+    if holds:
+        if error is not None:
             raise error
-        if record.decisions:
-            _remember_result(record, result)
-            recording.nodes.append(record)
         return result
-    finally:
-        recording.node, recording.exact = None, False
+    # Sizes that are 0 or 1 and were asked about are the usual cause: find the few that matter.
+    needed = recording.unit_questions()
+    if needed and attempt(needed)[2]:
+        for question in sorted(needed, key=str):
+            if len(needed) > 1 and attempt(needed - {question})[2]:
+                needed = needed - {question}
+        result, error, _ = attempt(needed)
+        if error is not None:
+            raise error
+        return result
+    record.decisions.clear()
+    recording.begin_node(record, None)
+    return run()
 
 
 def _remember_result(record: NodeRecord, result: Any) -> None:

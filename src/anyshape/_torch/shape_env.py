@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import sympy
+import torch
 from torch._dynamo.source import TensorProperty, TensorPropertySource
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
@@ -33,7 +34,7 @@ from anyshape.recording import InputRecord, Recording
 _LEARNT = ("replacements", "axioms", "var_to_range", "divisible", "guards", "deferred_runtime_asserts")
 
 _FROM_ZERO = ValueRanges(sympy.Integer(0), int_oo)
-_FROM_ONE = ValueRanges(sympy.Integer(1), int_oo)
+_MOST_CASES = 5  # symbols in a question worth a case distinction
 
 
 class FreeShapeEnv(ShapeEnv):
@@ -109,7 +110,7 @@ class FreeShapeEnv(ShapeEnv):
         self, val: Any, source: Any, dynamic_dim: Any = DimDynamic.DUCK, *args: Any, **kwargs: Any
     ) -> Any:
         symbol = super().create_unspecified_symbol(val, source, dynamic_dim, *args, **kwargs)
-        if type(val) is int and isinstance(symbol, sympy.Symbol):
+        if isinstance(val, (int, float)) and isinstance(symbol, sympy.Symbol):
             self.recording.add_symbol(symbol, source, actual=val, hint=val)
         return symbol
 
@@ -148,37 +149,32 @@ class FreeShapeEnv(ShapeEnv):
         if version != self._settled_version:
             self._settled_version = version
             self._settled_cache.clear()
-        try:
-            return self._settled_cache[expr]
-        except KeyError:
-            pass
+        key = expr
+        if key in self._settled_cache:
+            return self._settled_cache[key]
         value = self._maybe_evaluate_static(expr)
         if value is None and expr.is_Boolean:
-            value = self._by_cases(expr, 3)
-        self._settled_cache[expr] = value
+            expr = self.simplify(expr)
+            ranges = {s: self.var_to_range[s] for s in expr.free_symbols if s in self.var_to_range}
+            value = self._by_cases(expr, ranges)
+        self._settled_cache[key] = value
         return value
 
-    def _by_cases(self, expr: sympy.Basic, depth: int) -> sympy.Basic | None:
-        """Try one size at 0 and from 1 on: most stride questions are the same in both."""
-        for symbol in sorted(expr.free_symbols, key=str):
-            bounds = self.var_to_range.get(symbol)
-            if bounds is None or bounds.lower != 0 or symbol in self.replacements:
+    def _by_cases(self, expr: sympy.Basic, ranges: dict[sympy.Basic, Any]) -> sympy.Basic | None:
+        """Try sizes at 0 and from 1 on: most questions about strides have one answer in both."""
+        value = self._maybe_evaluate_static(expr, var_to_range=tuple(ranges.items()))
+        if value is not None or len(ranges) > _MOST_CASES:
+            return value
+        for symbol in sorted(ranges, key=str):
+            if ranges[symbol].lower != 0:
                 continue
-            at_zero = self._maybe_evaluate_static(expr.xreplace({symbol: sympy.Integer(0)}))
+            rest = {s: r for s, r in ranges.items() if s != symbol}
+            at_zero = self._by_cases(expr.xreplace({symbol: sympy.Integer(0)}), rest)
             if at_zero is None:
-                at_zero = self._by_cases(expr.xreplace({symbol: sympy.Integer(0)}), depth - 1) if depth else None
-            if at_zero is None:
-                continue
-            saved = self.var_to_range[symbol]
-            self.var_to_range[symbol] = ValueRanges(sympy.Integer(1), saved.upper)
-            try:
-                above = self._maybe_evaluate_static(expr)
-                if above is None and depth:
-                    above = self._by_cases(expr, depth - 1)
-            finally:
-                self.var_to_range[symbol] = saved
-            if above is not None and bool(above) == bool(at_zero):
-                return above
+                return None
+            above = ValueRanges(sympy.Integer(1), ranges[symbol].upper)
+            from_one = self._by_cases(expr, {**ranges, symbol: above})
+            return from_one if from_one is not None and bool(from_one) == bool(at_zero) else None
         return None
 
     def learn(self, fact: sympy.Basic, *, guard: bool) -> None:
@@ -225,16 +221,19 @@ class FreeShapeEnv(ShapeEnv):
         return [_ShapeGuardsHelper([call] if call else []) for _ in langs]
 
     def _input_record(self, value: Any, source: Any, source_ref: Any) -> InputRecord | None:
-        expr = lambda x: x.node.expr if hasattr(x, "node") else sympy.Integer(x)
-        if hasattr(value, "node"):
-            # An int argument; floats reach the graph as tensors and are guarded elsewhere.
-            return InputRecord("int", source_ref(source), (value.node._expr,), ())
-        if not hasattr(value, "stride"):
+        if isinstance(value, (torch.SymInt, torch.SymFloat)):
+            return InputRecord("number", source_ref(source), (value.node._expr,), ())
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
             return None
-        sizes = tuple(s.node._expr if hasattr(s, "node") else sympy.Integer(s) for s in value.shape)
+        sizes, strides = tuple(map(_own_expr, value.shape)), tuple(map(_own_expr, value.stride()))
         if all(s.is_number for s in sizes):
             return None
-        return InputRecord("tensor", source_ref(source), sizes, tuple(map(expr, value.stride())))
+        return InputRecord("tensor", source_ref(source), sizes, strides)
+
+
+def _own_expr(number: Any) -> sympy.Expr:
+    """The expression a number was created with, before what was learnt since is put in its place."""
+    return number.node._expr if isinstance(number, torch.SymInt) else sympy.Integer(number)
 
 
 def is_born_in_graph(symbol: sympy.Symbol) -> bool:
