@@ -7,26 +7,56 @@ from __future__ import annotations
 
 import collections
 import functools
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from anyshape._torch import capture
+from anyshape._torch import aliases, capture
 from anyshape.dispatch import Admission
-from anyshape.recording import STAND_INS, InputRecord, Recording
+from anyshape.programs import Predicate, Program
+from anyshape.recording import STAND_INS, Answer, InputRecord, Recording
 
 
 class LiveProgram:
     """A compiled program and its counts."""
 
-    def __init__(self, graph: Any, recording: Recording) -> None:
-        self.graph = graph
+    def __init__(self, recording: Recording, site: tuple[str, str, int], capture_seconds: float) -> None:
         self.recording = recording
+        self.site = site
         self.admission: Admission | None = None
         self.calls = 0
-        self.capture_seconds = 0.0
+        self.capture_seconds = capture_seconds
         self.compile_seconds = 0.0
+        self.graph_breaks: tuple[str, ...] = ()
+
+    def view(self) -> Program:
+        assert self.admission is not None
+        name, file, line = self.site
+        return Program(
+            name=name,
+            file=file,
+            line=line,
+            predicates=tuple(self._predicate(a) for a in self.recording.predicates.values()),
+            requirements=tuple(self.recording.text(a.fact) for a in self.recording.requirements.values()),
+            classes=self.admission.classes,
+            variants=(),
+            calls=self.calls,
+            capture_seconds=self.capture_seconds,
+            compile_seconds=self.compile_seconds,
+            verify_seconds=self.admission.verify_seconds,
+            graph_breaks=self.graph_breaks,
+        )
+
+    def _predicate(self, answer: Answer) -> Predicate:
+        file, _, line = answer.where.rpartition(":")
+        return Predicate(self.recording.text(answer.fact), answer.asked_by, file, int(line) if line.isdigit() else 0)
+
+
+def _attempts() -> Iterator[Callable[[], Recording]]:
+    """Ways to capture a call, the most general first."""
+    for stand_ins in STAND_INS:
+        yield functools.partial(Recording, locate=capture.locate, stand_ins=stand_ins)
+    yield functools.partial(Recording, locate=capture.locate, exact=True)
 
 
 class Engine:
@@ -35,55 +65,79 @@ class Engine:
     def __init__(self, backend: Any, *, fullgraph: bool) -> None:
         self._backend = backend
         self._fullgraph = fullgraph
-        self.programs: list[LiveProgram] = []
+        self._programs: list[LiveProgram] = []
         self.fallbacks: collections.Counter[str] = collections.Counter()
         self._recordings: list[Recording] = []
         self._pending: dict[int, LiveProgram] = {}
+        self._eager_calls: dict[Any, str] = {}
+        self._site = ("?", "?", 0)
+        self._began = 0.0
+
+    @property
+    def programs(self) -> list[LiveProgram]:
+        """Those whose compiled code is alive: `torch._dynamo.reset()` drops it."""
+        return self._programs
+
+    # -- capture -----------------------------------------------------------------------------------------------
 
     def capture(self, convert: Callable[[], Any], frame: Any) -> Any:
         """Called by Dynamo, under its lock, for a frame that no program serves."""
+        known = capture.call_key(frame)
+        reason = self._eager_calls.get(known) if known is not None else None
+        if reason is not None:
+            self.fallbacks[reason] += 1
+            return capture.eagerly()
+        code = frame.f_code
+        self._site = (code.co_name, code.co_filename, code.co_firstlineno)
         outcome: Any = None
-        for stand_ins in STAND_INS:
-            self._recordings = []
-            self._pending = {}
-
-            def new_recording(stand_ins: dict[int, int] = stand_ins) -> Recording:
-                recording = Recording(stand_ins=stand_ins, locate=capture.locate)
-                recording.on_finish = functools.partial(self._finish, recording)
-                self._recordings.append(recording)
-                return recording
-
-            error: BaseException | None = None
-            try:
-                with capture.patches(new_recording):
-                    outcome = convert()
-            except (capture.Retrace, Exception) as e:
-                error = e
+        error: BaseException | None = None
+        for new_recording in _attempts():
+            outcome, error = self._attempt(convert, new_recording)
             if error is None and getattr(outcome, "guarded_code", None) is not None:
+                self._programs.extend(p for p in self._pending.values() if p.admission is not None)
+                return outcome
+            if not isinstance(error, capture.Retrace) and not any(r.substituted for r in self._recordings):
                 break
-            if not any(r.substituted for r in self._recordings):
-                if error is not None:
-                    return self._refused(error)
-                break
-        self.programs.extend(p for p in self._pending.values() if p.admission is not None)
-        return outcome
-
-    def _refused(self, error: BaseException) -> Any:
-        if not capture.runs_eagerly(error, fullgraph=self._fullgraph):
+        if error is None:
+            return outcome
+        if not isinstance(error, capture.Retrace) and not capture.runs_eagerly(error, fullgraph=self._fullgraph):
             raise error
-        self.fallbacks[capture.reason(error)] += 1
+        reason = capture.reason(error)
+        self.fallbacks[reason] += 1
+        if known is not None:
+            self._eager_calls[known] = reason
         return capture.eagerly()
+
+    def _attempt(
+        self, convert: Callable[[], Any], new_recording: Callable[[], Recording]
+    ) -> tuple[Any, BaseException | None]:
+        self._recordings, self._pending = [], {}
+
+        def begin() -> Recording:
+            recording = new_recording()
+            recording.on_finish = functools.partial(self._finish, recording)
+            self._recordings.append(recording)
+            self._began = time.perf_counter()
+            return recording
+
+        try:
+            with capture.patches(begin):
+                return convert(), None
+        except (capture.Retrace, Exception) as error:
+            return None, error
 
     def compile_graph(self, graph: Any, inputs: Sequence[Any]) -> Any:
         """The Dynamo backend."""
         recording = capture.current_recording()
         if recording is None:
             return self._backend(graph, inputs)
-        self._check_actual(recording)
-        program = LiveProgram(graph, recording)
+        if not recording.holds_for_actual():
+            raise capture.Retrace
+        began = time.perf_counter()
+        program = LiveProgram(recording, self._site, began - self._began)
         self._pending[id(recording)] = program
         recording.phase = "aot"
-        began = time.perf_counter()
+        restore = aliases.restorer(graph)
         compiled = self._backend(graph, inputs)
         program.compile_seconds = time.perf_counter() - began
 
@@ -91,32 +145,29 @@ class Engine:
             program.calls += 1
             return compiled(*args)
 
-        return run
+        def run_and_restore(*args: Any) -> Any:
+            program.calls += 1
+            return restore(args, compiled(*args))
 
-    def _check_actual(self, recording: Recording) -> None:
-        """A capture made with stand-ins for 0 and 1 is kept only if it holds for the sizes that really came."""
-        if recording.substituted and not recording.holds_for_actual():
-            raise capture.Retrace
+        return run if restore is None else run_and_restore
 
     def _finish(self, recording: Recording, inputs: Sequence[InputRecord]) -> str | None:
-        if not inputs and not recording.predicates and not recording.requirements:
-            admission = Admission(recording, inputs)
-            self._attach(recording, admission)
-            return None
+        """Dynamo asks for the guards: the program is complete."""
         if not recording.holds_for_actual():
             raise capture.Retrace
         admission = Admission(recording, inputs)
-        self._attach(recording, admission)
-        capture.publish_guard(admission)
-        return f"{capture.GUARD_NAME}({admission.guard})"
-
-    def _attach(self, recording: Recording, admission: Admission) -> None:
         program = self._pending.get(id(recording))
         if program is not None:
             program.admission = admission
+        if not inputs:
+            return None
+        capture.publish_guard(admission)
+        return f"{capture.GUARD_NAME}({admission.guard})"
 
 
 class CompiledFunction:
+    """A function compiled by anyshape."""
+
     def __init__(self, target: Any, engine: Engine) -> None:
         self._target = target
         self._engine = engine
@@ -125,15 +176,17 @@ class CompiledFunction:
         return self._target(*args, **kwargs)
 
     @property
-    def programs(self) -> tuple[Any, ...]:
-        return tuple(self._engine.programs)
+    def programs(self) -> tuple[Program, ...]:
+        return tuple(p.view() for p in self._engine.programs)
 
     @property
     def fallbacks(self) -> dict[str, int]:
         return dict(self._engine.fallbacks)
 
 
-def compile(fn: Any = None, *, fullgraph: bool = False, backend: Any = "inductor", mode: Any = None, options: Any = None) -> Any:
+def compile(
+    fn: Any = None, *, fullgraph: bool = False, backend: Any = "inductor", mode: Any = None, options: Any = None
+) -> Any:
     engine = Engine(capture.inner_backend(backend, mode, options), fullgraph=fullgraph)
     target = capture.install(fn, engine.compile_graph, fullgraph=fullgraph, capture=engine.capture)
     return CompiledFunction(target, engine)

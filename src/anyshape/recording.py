@@ -84,9 +84,12 @@ class NodeRecord:
 class Recording:
     """The symbols, decisions, predicates and requirements of one capture."""
 
-    def __init__(self, *, stand_ins: Mapping[int, int], locate: Callable[[], tuple[str, str]]) -> None:
+    def __init__(
+        self, *, locate: Callable[[], tuple[str, str]], stand_ins: Mapping[int, int] | None = None, exact: bool = False
+    ) -> None:
         self.env: Environment | None = None
-        self.stand_ins = stand_ins
+        self.stand_ins = stand_ins or {}
+        self.exact = exact  # every answer is the truth for this call, and a predicate
         self.substituted = False  # a size of 0 or 1 was replaced by a stand-in
         self.symbols: dict[sympy.Symbol, SymbolRecord] = {}
         self.hints: dict[sympy.Basic, sympy.Integer] = {}
@@ -163,6 +166,9 @@ class Recording:
         if self.silent:
             return truth
         boolean = truth in (sympy.true, sympy.false)
+        if self.exact and self.phase != "lowering":
+            self._assume(expr if boolean else sympy.Eq(expr, truth), truth if boolean else sympy.true)
+            return truth
         if self.phase == "lowering":
             if general is not None:
                 return general
@@ -171,6 +177,9 @@ class Recording:
         if self.phase == "aot":
             if not boolean:
                 self._assume(sympy.Eq(expr, truth), sympy.true)
+                return truth
+            if general is None and _names_a_size(expr):
+                self._assume(expr, truth)
                 return truth
             outcome = truth if general is None else general
             self.aot_decisions.setdefault(expr, Answer(expr, bool(outcome), "framework", ""))
@@ -191,7 +200,7 @@ class Recording:
             return truth
         if not boolean:
             self._assume(sympy.Eq(expr, truth), sympy.true)
-        elif expr in self.node.scalars:
+        elif expr in self.node.scalars or _names_a_size(expr):
             self._assume(expr, truth)
         else:
             self._decide(expr, truth)
@@ -287,6 +296,13 @@ class Recording:
         """An expression in the words of the user: x.shape[0] > 8."""
         names = {s: sympy.Symbol(r.text) for s, r in self.symbols.items()}
         return relation_text(expr.xreplace(names))
+
+
+def _names_a_size(expr: sympy.Basic) -> bool:
+    """`n == 3`: a framework that asks for one size by name means something else there (`cross` picks its dim by it)."""
+    if not isinstance(expr, (sympy.Eq, sympy.Ne)):
+        return False
+    return any(side.is_Integer and abs(int(side)) > 1 for side in expr.args)
 
 
 def _memory_order(dims: int, rank: Callable[[int], int | None]) -> list[int]:

@@ -391,3 +391,25 @@ def runs_eagerly(error: BaseException, *, fullgraph: bool) -> bool:
 
 def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]
+
+
+def call_key(frame: Any) -> Any:
+    """A call as far as a failed capture of it may depend on it; None if it has a part that cannot be told."""
+    parts: list[Any] = [frame.f_code]
+    leaves, spec = pytree.tree_flatten(dict(frame.f_locals))
+    parts.append(spec)
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor):
+            if leaf.layout is not torch.strided:
+                return None
+            parts.append((leaf.shape, leaf.stride(), leaf.dtype, leaf.device, leaf.requires_grad))
+        elif isinstance(leaf, (int, float, str, bool, complex, type(None))):
+            parts.append((type(leaf), leaf))
+        else:
+            parts.append((type(leaf), id(leaf)))
+    try:
+        key = (tuple(parts), torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+        hash(key)
+    except TypeError:
+        return None
+    return key

@@ -1,0 +1,73 @@
+"""Outputs that are views of inputs.
+
+Owns one repair: AOTAutograd gives back an output that aliases a mutated input by `as_strided` with the strides of the
+functionalised copy. With symbolic strides that is not the layout eager's view has (wrong values on torch 2.11 to 2.15 with
+`dynamic=True` for `x.reshape(-1).add_(1)` on a strided `x`); with static ones it replays the view and is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from anyshape._torch import python_code
+
+
+def restorer(graph: Any) -> Callable[[Sequence[Any], Any], Any] | None:
+    """A function that gives each aliasing output eager's layout, or None if no output aliases an input."""
+    nodes = list(graph.graph.nodes)
+    inputs = [n for n in nodes if n.op == "placeholder"]
+    value = lambda n: n.meta.get("example_value") if isinstance(n, torch.fx.Node) else None
+    storages: dict[int, int] = {}
+    places: dict[Any, str] = {}
+    for i, node in enumerate(inputs):
+        fake = value(node)
+        if isinstance(fake, torch.Tensor) and fake.layout is torch.strided:
+            storages.setdefault(_storage(fake), i)
+        elif isinstance(fake, torch.SymInt) and fake.node._expr.is_Symbol:
+            places.setdefault(fake.node._expr, f"v[{i}]")
+    outputs = nodes[-1].args[0] if nodes and nodes[-1].op == "output" else ()
+    repairs = []
+    for position, node in enumerate(outputs if isinstance(outputs, (tuple, list)) else ()):
+        fake = value(node)
+        if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided or node in inputs:
+            continue
+        source = storages.get(_storage(fake))
+        if source is None or not any(isinstance(s, torch.SymInt) for s in fake.stride()):
+            continue
+        numbers = [_expr(n) for n in (*fake.shape, *fake.stride(), fake.storage_offset())]
+        if all(e.free_symbols <= places.keys() for e in numbers):
+            repairs.append((position, source, fake.dim(), python_code.function(numbers, places)))
+    if not repairs:
+        return None
+
+    def restore(args: Sequence[Any], results: Any) -> Any:
+        changed = list(results)
+        for position, source, dims, evaluate in repairs:
+            numbers = evaluate(args)
+            size, stride, offset = numbers[:dims], numbers[dims : 2 * dims], numbers[-1]
+            result = changed[position]
+            if isinstance(result, torch.Tensor) and _differs(result, stride, offset):
+                changed[position] = args[source].as_strided(size, stride, offset)
+        return type(results)(changed) if isinstance(results, (tuple, list)) else changed
+
+    return restore
+
+
+def _differs(result: torch.Tensor, stride: Sequence[int], offset: int) -> bool:
+    if result.numel() == 0:
+        return False
+    addressed = (a != b for n, a, b in zip(result.shape, result.stride(), stride, strict=True) if n > 1)
+    return result.storage_offset() != offset or any(addressed)
+
+
+def _expr(number: Any) -> Any:
+    import sympy
+
+    return number.node.expr if isinstance(number, torch.SymInt) else sympy.Integer(number)
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata

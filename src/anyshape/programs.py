@@ -1,0 +1,57 @@
+"""What was compiled, as values for people and tools.
+
+Owns the frozen views that `f.programs` returns. Knows nothing of torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Predicate:
+    """A question about sizes that a program was built on, and that a call must answer alike to be served by it."""
+
+    text: str  # in the words of the user: x.shape[0] > 8
+    asked_by: str  # user | framework
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """A faster program made from the same captured graph for a narrower set of sizes."""
+
+    text: str
+    calls: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """One compiled program: what it assumes, what it has served, and what it cost."""
+
+    name: str  # the function or resumed part it was captured from
+    file: str
+    line: int
+    predicates: tuple[Predicate, ...]
+    requirements: tuple[str, ...]  # what the framework insists on; a call that breaks one runs eagerly
+    classes: int
+    variants: tuple[Variant, ...]
+    calls: int
+    capture_seconds: float
+    compile_seconds: float
+    verify_seconds: float
+    graph_breaks: tuple[str, ...]
+
+    @property
+    def behaviour(self) -> str:
+        """The sizes it serves, in a line."""
+        return " and ".join(p.text for p in self.predicates) or "every size"
+
+    def json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self) | {"behaviour": self.behaviour}
