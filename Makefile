@@ -1,0 +1,53 @@
+# Everything works on a fresh machine: each target first makes its own virtual environment, once.
+#   make demo                  side by side with stock torch
+#   make test                  lint, types and the suite
+#   make test TORCH=2.15.0     the same on another torch
+
+TORCH  ?= 2.13.0
+PYTHON ?= python3
+PYTEST_ARGS ?=
+
+VENV  := .venv-$(TORCH)
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.ready-$(shell cksum pyproject.toml | cut -d' ' -f1)
+
+.PHONY: demo test pytest lint types format docs clean venv
+.DEFAULT_GOAL := test
+
+# torch comes first and alone, so that a local wheel is taken; the constraint keeps later installs from replacing it.
+$(STAMP):
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet "torch==$(TORCH)"
+	$(BIN)/python -c "import importlib.metadata as m; print('torch==' + m.version('torch'))" > $(VENV)/constraints.txt
+	$(BIN)/python -m pip install --quiet --constraint $(VENV)/constraints.txt --editable ".[dev]"
+	rm -f $(VENV)/.ready-*
+	touch $@
+
+venv: $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/python -m anyshape demo
+
+test: lint types pytest
+
+pytest: $(STAMP)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(STAMP)
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf .venv-* site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

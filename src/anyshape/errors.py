@@ -1,0 +1,141 @@
+"""Every error that anyshape raises itself.
+
+Owns the codes, the form of a message (what happened, where, the value, one fix) and the classes people catch. Knows nothing
+of torch, and nothing of when an error is raised. An error of the user's program is not here: it is eager's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+# A code is for ever: it is never reused, and each has a page in docs/errors.
+CODES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "AS001": "this version of torch is not supported",
+        "AS002": "an optional package is missing",
+        "AS003": "this object cannot be compiled",
+        "AS004": "a compiled function cannot be pickled",
+        "AS005": "a compiled function cannot be copied deeply",
+        "AS006": "a call needs a program that is not there, and none may be compiled",
+        "AS007": "an option has a value it cannot have",
+        "AS010": "a declaration cannot be read",
+        "AS011": "a declaration names something that the function does not have",
+        "AS012": "declarations contradict one another",
+        "AS020": "an invariant does not hold",
+        "AS021": "a size is not the declared one",
+        "AS022": "a layout is not the declared one",
+    }
+)
+
+
+class Error(Exception):
+    """The base of every error that anyshape raises itself.
+
+    `what` says what happened; the rest is optional and is printed a line each: `where` (`x.shape[1]`, a file and line), the
+    `value` now, the one it was `before`, and a `fix` that can be pasted.
+    """
+
+    code: str
+    default_code: ClassVar[str] = "AS003"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        value: object = None,
+        before: object = None,
+        fix: str | None = None,
+        code: str | None = None,
+    ) -> None:
+        self.code = self.default_code if code is None else code
+        if self.code not in CODES:
+            raise ValueError(f"{self.code} is not a code of anyshape; add it to CODES and write docs/errors/{self.code}.md")
+        self.what, self.where, self.value, self.before, self.fix = what, where, value, before, fix
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        lines = [f"{self.code}: {self.what}"]
+        if self.where is not None:
+            lines.append(f"  where: {self.where}")
+        if self.value is not None:
+            lines.append(f"  value: {self.value}" + (f" (before: {self.before})" if self.before is not None else ""))
+        if self.fix is not None:
+            lines.append("  fix:   " + self.fix.replace("\n", "\n         "))
+        lines.append(f"  more:  errors/{self.code} in the documentation")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        # Not Exception's own: a KeyError or an ImportError among the bases would print it another way.
+        return self._text()
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (type(self), self.what, self.where, self.value, self.before, self.fix, self.code)
+
+
+def _rebuild(kind: type[Error], what: str, where: Any, value: Any, before: Any, fix: Any, code: str) -> Error:
+    return kind(what, where=where, value=value, before=before, fix=fix, code=code)
+
+
+class UnsupportedTorchError(Error, ImportError):
+    """The installed torch is outside the versions that anyshape holds on."""
+
+    default_code = "AS001"
+
+
+class MissingDependencyError(Error, ImportError):
+    """A part of anyshape needs a package that is not installed."""
+
+    default_code = "AS002"
+
+
+class NotCompilableError(Error, TypeError):
+    """Something was asked of a compiled function, or of `compile`, that cannot work."""
+
+    default_code = "AS003"
+
+
+class NewBehaviourError(Error, RuntimeError):
+    """A call needs a new program, and `on_new_behavior="error"` forbids it."""
+
+    default_code = "AS006"
+
+
+class DeclarationError(Error, ValueError):
+    """A declaration (`shapes`, `where`, `layout`, `hints`, ...) cannot be read or cannot be so."""
+
+    default_code = "AS010"
+
+
+class InvariantError(Error, ValueError):
+    """A call breaks what was declared about it."""
+
+    default_code = "AS020"
+
+
+def missing(package: str, *, needed_for: str, extra: str | None = None) -> MissingDependencyError:
+    """The error for an optional package that is not installed."""
+    target = f"anyshape[{extra}]" if extra else package
+    return MissingDependencyError(
+        f"{needed_for} needs the package {package!r}, which is not installed", fix=f'pip install "{target}"'
+    )
+
+
+def refuse_pickle(name: str) -> NotCompilableError:
+    """The error for pickling a compiled function."""
+    return NotCompilableError(
+        f"a function compiled by anyshape cannot be pickled: its programs are machine code of this process ({name})",
+        fix="pickle the original function or module, and call anyshape.compile on it where it is loaded",
+        code="AS004",
+    )
+
+
+def refuse_deepcopy(name: str) -> NotCompilableError:
+    """The error for `copy.deepcopy` of a compiled function."""
+    return NotCompilableError(
+        f"a function compiled by anyshape cannot be copied deeply: its programs belong to the original ({name})",
+        fix="copy.deepcopy the original function or module, and call anyshape.compile on the copy",
+        code="AS005",
+    )
