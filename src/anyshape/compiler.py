@@ -17,6 +17,10 @@ from anyshape.programs import Predicate, Program
 from anyshape.recording import STAND_INS, Answer, InputRecord, Recording
 
 
+# Called with each program when it has been compiled: for tests and the doctor.
+observers: list[Callable[[Program], None]] = []
+
+
 class LiveProgram:
     """A compiled program and its counts."""
 
@@ -94,7 +98,7 @@ class Engine:
         for new_recording in _attempts():
             outcome, error = self._attempt(convert, new_recording)
             if error is None and getattr(outcome, "guarded_code", None) is not None:
-                self._programs.extend(p for p in self._pending.values() if p.admission is not None)
+                self._publish([p for p in self._pending.values() if p.admission is not None])
                 return outcome
             if not isinstance(error, capture.Retrace) and not any(r.substituted for r in self._recordings):
                 break
@@ -107,6 +111,12 @@ class Engine:
         if known is not None:
             self._eager_calls[known] = reason
         return capture.eagerly()
+
+    def _publish(self, programs: Sequence[LiveProgram]) -> None:
+        self._programs.extend(programs)
+        for observer in list(observers):
+            for program in programs:
+                observer(program.view())
 
     def _attempt(
         self, convert: Callable[[], Any], new_recording: Callable[[], Recording]

@@ -23,6 +23,7 @@ import torch._dynamo.output_graph as output_graph
 import torch._dynamo.utils as dynamo_utils
 import torch._dynamo.variables.builder as builder
 import torch._functorch.config as functorch_config
+import torch._subclasses.fake_impls as fake_impls
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
 from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
 from torch._guards import TracingContext
@@ -30,7 +31,7 @@ from torch.fx.experimental.sym_node import SymNode
 from torch.utils import _pytree as pytree
 
 from anyshape import verify
-from anyshape._torch import concrete
+from anyshape._torch import concrete, slices
 from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape.recording import NodeRecord, Recording
 
@@ -85,6 +86,8 @@ def patches(make_recording: Callable[[], Recording]) -> Iterator[None]:
         stack.enter_context(dynamo_config.patch(**config))
         stack.enter_context(mock.patch.object(output_graph, "ShapeEnv", shape_env))
         stack.enter_context(mock.patch.object(dynamo_utils, "run_node", run_node))
+        stack.enter_context(mock.patch.object(builder.VariableBuilder, "wrap_symfloat", _wrap_symfloat))
+        stack.enter_context(mock.patch.object(fake_impls, "_compute_slice_index", slices.index))
         stack.enter_context(mock.patch.object(builder, "is_int_specialization_case", specializes_int))
         stack.enter_context(functorch_config.patch(**functorch))
         stack.enter_context(mock.patch.object(aot_backends, "aot_module_simplified", _aot_module_simplified))
@@ -116,6 +119,18 @@ def _expect_true(self: SymNode, file: str, line: int) -> bool:
     if isinstance(self.shape_env, FreeShapeEnv):
         return self.shape_env.guard_or_defer_runtime_assert(self.expr, f"{file}:{line}", fx_node=self.fx_node)
     return bool(_stock_expect_true(self, file, line))
+
+
+_stock_wrap_symfloat = builder.VariableBuilder.wrap_symfloat
+
+
+def _wrap_symfloat(self: Any, value: float) -> Any:
+    """A float of a module (`eps`, `p`) is a constant: as a symbol it costs a second trace and gains nothing."""
+    source = self.source.guard_source
+    if source.is_unspecialized_nn_module() or source.is_unspecialized_builtin_nn_module():
+        self.install_guards(dynamo_guards.GuardBuilder.CONSTANT_MATCH)
+        return builder.ConstantVariable.create(value=value, source=self.source)
+    return _stock_wrap_symfloat(self, value)
 
 
 _stock_aot_module_simplified = aot_backends.aot_module_simplified
@@ -160,7 +175,7 @@ def _aten_nodes(graph: Any) -> Iterator[NodeRecord]:
 
 def _symbolic(tree: Any) -> bool:
     numbers: list[Any] = []
-    for leaf in pytree.tree_leaves(tree):
+    for leaf in concrete.leaves(tree):
         numbers.extend(leaf.shape if isinstance(leaf, torch.Tensor) else [leaf])
     return any(isinstance(n, (torch.SymInt, torch.SymBool, torch.SymFloat)) for n in numbers)
 
@@ -221,7 +236,7 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
     recording = env.recording
     record = NodeRecord(node.target if node.op in ("call_function", "call_method") else None)
     record.scalars = frozenset(
-        x.node.expr for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, (torch.SymBool, torch.SymInt))
+        x.node.expr for x in concrete.leaves((args, kwargs)) if isinstance(x, (torch.SymBool, torch.SymInt))
     )
     try:
         record.args, record.kwargs = concrete.snapshot((args, kwargs))

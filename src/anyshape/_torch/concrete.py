@@ -70,7 +70,7 @@ def snapshot(tree: Any) -> Any:
             return ScalarSnapshot(value.node.expr, value.node.pytype)
         return value
 
-    return pytree.tree_map(leaf, tree)
+    return map_leaves(leaf, tree)
 
 
 _PLAIN: set[type] = {torch.Tensor, torch.nn.Parameter}
@@ -132,7 +132,7 @@ class ConcreteRun:
                 tensor = torch._neg_view(tensor)
             return tensor
 
-        return pytree.tree_map(leaf, tree)
+        return map_leaves(leaf, tree)
 
     @contextlib.contextmanager
     def running(self) -> Any:
@@ -146,4 +146,18 @@ def call(target: Any, args: Any, kwargs: Any) -> Any:
     return target(*args, **kwargs)
 
 
-leaves = pytree.tree_leaves
+def map_leaves(function: Any, tree: Any) -> Any:
+    """A tree map that looks into slices as well."""
+
+    def leaf(value: Any) -> Any:
+        if isinstance(value, slice):
+            return slice(function(value.start), function(value.stop), function(value.step))
+        return function(value)
+
+    return pytree.tree_map(leaf, tree)
+
+
+def leaves(tree: Any) -> list[Any]:
+    found: list[Any] = []
+    map_leaves(found.append, tree)
+    return found

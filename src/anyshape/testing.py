@@ -1,0 +1,258 @@
+"""Checks for users' own tests.
+
+Owns `expect_programs`, which counts what is compiled, and `assert_any_shape`, which compares a function with eager over sizes
+and layouts. Uses the public face only, so that what it says is what a user sees.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from anyshape import compiler
+from anyshape._torch import trees
+from anyshape.explain import describe
+from anyshape.programs import Program
+
+LAYOUTS = ("contiguous", "transposed", "sliced")
+SIZES = (5, 7, 3, 2, 1, 0)
+
+
+# -- counting --------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Compiled:
+    """The programs compiled so far in an `expect_programs` block."""
+
+    programs: list[Program] = dataclasses.field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.programs)
+
+
+@contextlib.contextmanager
+def expect_programs(expected: int, *functions: Any, at_most: bool = False) -> Iterator[Compiled]:
+    """Fail unless exactly `expected` programs (or, with `at_most`, no more) are compiled in the block.
+
+    Counts what any function compiled by anyshape compiles, or only what `functions` compile where some are given.
+    """
+    seen = Compiled()
+    before = [len(f.programs) for f in functions]
+    observer = seen.programs.append
+    compiler.observers.append(observer)
+    try:
+        yield seen
+    finally:
+        compiler.observers.remove(observer)
+    if functions:
+        seen.programs[:] = [p for f, n in zip(functions, before, strict=True) for p in f.programs[n:]]
+    count = len(seen)
+    if count > expected or (count < expected and not at_most):
+        raise AssertionError(_miscount(seen.programs, expected, at_most))
+
+
+def _miscount(programs: Sequence[Program], expected: int, at_most: bool) -> str:
+    lines = [f"expected {'at most ' if at_most else ''}{expected} programs, {len(programs)} were compiled"]
+    for number, program in enumerate(programs, 1):
+        first, *rest = describe(program).splitlines()
+        lines += [f"  {number}. {first}", *(f"     {line}" for line in rest)]
+    return "\n".join(lines)
+
+
+# -- comparing with eager --------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a call did: its result or the exception it raised, and its inputs afterwards."""
+
+    result: Any
+    error: BaseException | None
+    inputs: tuple[Any, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """A call whose outcome is not eager's."""
+
+    sizes: tuple[int, ...]
+    layout: str
+    text: str
+
+
+def assert_any_shape(
+    fn: Callable[..., Any],
+    make_inputs: Callable[..., Any],
+    *,
+    sizes: Sequence[int | Sequence[int]] = SIZES,
+    layouts: Sequence[str] = LAYOUTS,
+    compile: Callable[..., Any] | None = None,
+    max_programs: int | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    **compile_options: Any,
+) -> Any:
+    """Compile `fn` once and compare it with eager at every size and layout; the compiled function is given back.
+
+    `make_inputs(*size)` gives the arguments, as a tuple or a single value; an entry of `sizes` is an int or a tuple of them.
+    Compared are values, shapes, strides that address something, dtypes, what became of the inputs, which outputs share
+    memory with which inputs, and the type of an exception. `compile` (by default `anyshape.compile`) gets `compile_options`.
+    """
+    compiled = (compile or compiler.compile)(fn, **compile_options)
+    failures: list[Failure] = []
+    for entry, layout in itertools.product(sizes, layouts):
+        size = (entry,) if isinstance(entry, int) else tuple(entry)
+        given = make_inputs(*size)
+        arguments = _laid_out(given if isinstance(given, tuple) else (given,), layout)
+        want, got = _run(fn, _clone(arguments)), _run(compiled, _clone(arguments))
+        text = _difference(want, got, rtol, atol)
+        if text is not None:
+            failures.append(Failure(size, layout, text))
+    if failures:
+        raise AssertionError(_report(failures, len(sizes) * len(layouts)))
+    programs = getattr(compiled, "programs", ())
+    if max_programs is not None and len(programs) > max_programs:
+        raise AssertionError(_miscount(programs, max_programs, at_most=True))
+    return compiled
+
+
+def _report(failures: Sequence[Failure], total: int) -> str:
+    smallest = min(failures, key=lambda f: (sum(f.sizes), f.sizes, LAYOUTS.index(f.layout) if f.layout in LAYOUTS else 9))
+    lines = [
+        f"{len(failures)} of {total} calls differ from eager; the smallest is at sizes {smallest.sizes}, {smallest.layout}:",
+        f"  {smallest.text}",
+    ]
+    others = [f for f in failures if f is not smallest]
+    lines += [f"  also at {f.sizes}, {f.layout}: {f.text.splitlines()[0]}" for f in others[:8]]
+    if len(others) > 8:
+        lines.append(f"  and {len(others) - 8} more")
+    return "\n".join(lines)
+
+
+def _run(fn: Callable[..., Any], arguments: tuple[Any, ...]) -> Outcome:
+    torch.manual_seed(0)
+    try:
+        return Outcome(fn(*arguments), None, arguments)
+    except Exception as error:
+        return Outcome(None, error, arguments)
+
+
+def _laid_out(arguments: tuple[Any, ...], layout: str) -> tuple[Any, ...]:
+    """The same values in memory another way."""
+
+    def leaf(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.dim() == 0:
+            return value
+        if layout == "contiguous":
+            made = value.detach().contiguous()
+        elif layout == "transposed":
+            made = value.detach().mT.contiguous().mT if value.dim() > 1 else value.detach().contiguous()
+        elif layout == "sliced":
+            room = value.new_zeros([*value.shape[:-1], 2 * value.shape[-1] + 1])
+            room[..., 1::2].copy_(value.detach())
+            made = room[..., 1::2]
+        else:
+            raise ValueError(f"layout {layout!r} is not one of {', '.join(LAYOUTS)}")
+        return made.requires_grad_(value.requires_grad)
+
+    return tuple(trees.map_leaves(leaf, arguments))
+
+
+def _clone(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Copies that keep strides, and memory shared between arguments."""
+    memory: dict[int, torch.UntypedStorage] = {}
+
+    def leaf(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return copy.deepcopy(value)
+        if value.layout is not torch.strided:
+            return value.detach().clone().requires_grad_(value.requires_grad)
+        storage = value.untyped_storage()
+        held = memory.get(storage.data_ptr()) if storage.nbytes() else storage.clone()
+        if held is None:
+            held = memory[storage.data_ptr()] = storage.clone()
+        made = torch.empty(0, dtype=value.dtype, device=value.device)
+        made.set_(held, value.storage_offset(), value.shape, value.stride())
+        return made.requires_grad_(value.requires_grad)
+
+    return tuple(trees.map_leaves(leaf, arguments))
+
+
+def _difference(want: Outcome, got: Outcome, rtol: float | None, atol: float | None) -> str | None:
+    """How `got` is not what eager did, in a line; None if it is."""
+    if want.error is not None or got.error is not None:
+        if type(want.error) is not type(got.error):
+            return f"eager {_ended(want)}, compiled {_ended(got)}"
+    else:
+        text = _trees(want.result, got.result, "result", rtol, atol)
+        if text is not None:
+            return text
+        mine, theirs = _sharing(want), _sharing(got)
+        if mine != theirs:
+            return f"outputs share memory with inputs as {theirs}, in eager as {mine}"
+    return _trees(want.inputs, got.inputs, "input", rtol, atol)
+
+
+def _trees(want: Any, got: Any, what: str, rtol: float | None, atol: float | None) -> str | None:
+    ours, form = trees.flatten(want)
+    theirs, other = trees.flatten(got)
+    if form != other:
+        return f"{what} has the structure {other}, in eager {form}"
+    for index, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        text = _leaves(a, b, rtol, atol)
+        if text is not None:
+            return f"{what} {index}: {text}" if len(ours) > 1 else f"{what}: {text}"
+    return None
+
+
+def _leaves(want: Any, got: Any, rtol: float | None, atol: float | None) -> str | None:
+    if not isinstance(want, torch.Tensor) or not isinstance(got, torch.Tensor):
+        return None if type(want) is type(got) and _equal(want, got) else f"{got!r}, in eager {want!r}"
+    if want.shape != got.shape:
+        return f"shape {tuple(got.shape)}, in eager {tuple(want.shape)}"
+    if want.dtype != got.dtype:
+        return f"{got.dtype}, in eager {want.dtype}"
+    if want.requires_grad != got.requires_grad:
+        return f"requires_grad {got.requires_grad}, in eager {want.requires_grad}"
+    if want.layout is torch.strided and 0 not in want.shape:
+        addressed = [i for i, n in enumerate(want.shape) if n > 1]
+        if any(want.stride(i) != got.stride(i) for i in addressed):
+            return f"strides {got.stride()}, in eager {want.stride()}"
+    try:
+        torch.testing.assert_close(got, want, rtol=rtol, atol=atol, equal_nan=True, check_stride=False)
+    except AssertionError as error:
+        return "values: " + " ".join(str(error).split())
+    return None
+
+
+def _equal(want: Any, got: Any) -> bool:
+    try:
+        return bool(want == got) or (want != want and got != got)
+    except Exception:
+        return True  # an object without a comparison: the structure is all there is to compare
+
+
+def _sharing(outcome: Outcome) -> list[int | None]:
+    """For each output tensor the first input that it shares memory with."""
+    inputs = [t for t in trees.leaves(outcome.inputs) if _addresses(t)]
+    places = {t.untyped_storage().data_ptr(): i for i, t in reversed(list(enumerate(inputs)))}
+    outputs = [t for t in trees.leaves(outcome.result) if isinstance(t, torch.Tensor)]
+    return [places.get(t.untyped_storage().data_ptr()) if _addresses(t) else None for t in outputs]
+
+
+def _addresses(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided and value.untyped_storage().nbytes() > 0
+
+
+def _ended(outcome: Outcome) -> str:
+    if outcome.error is None:
+        return "returned"
+    text = str(outcome.error).splitlines()
+    return f"raised {type(outcome.error).__name__}" + (f" ({text[0][:200]})" if text else "")
