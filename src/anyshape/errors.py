@@ -52,7 +52,9 @@ class Error(Exception):
     ) -> None:
         self.code = self.default_code if code is None else code
         if self.code not in CODES:
-            raise ValueError(f"{self.code} is not a code of anyshape; add it to CODES and write docs/errors/{self.code}.md")
+            raise ValueError(
+                f"{self.code} is not a code of anyshape; add it to CODES and write docs/errors/{self.code}.md"
+            )
         self.what, self.where, self.value, self.before, self.fix = what, where, value, before, fix
         super().__init__(self._text())
 

@@ -124,7 +124,9 @@ def assert_any_shape(
 
 
 def _report(failures: Sequence[Failure], total: int) -> str:
-    smallest = min(failures, key=lambda f: (sum(f.sizes), f.sizes, LAYOUTS.index(f.layout) if f.layout in LAYOUTS else 9))
+    smallest = min(
+        failures, key=lambda f: (sum(f.sizes), f.sizes, LAYOUTS.index(f.layout) if f.layout in LAYOUTS else 9)
+    )
     lines = [
         f"{len(failures)} of {total} calls differ from eager; the smallest is at sizes {smallest.sizes}, {smallest.layout}:",
         f"  {smallest.text}",

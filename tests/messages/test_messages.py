@@ -104,9 +104,10 @@ def test_pickling_and_copying_are_refused_with_a_fix() -> None:
 def test_every_code_has_a_page(code: str) -> None:
     page = (DOCS / "errors" / f"{code}.md").read_text()
     assert page.startswith(f"# {code}: {errors.CODES[code]}")
-    assert f"errors/{code}.md" in (DOCS / "errors" / "index.md").read_text() or f"({code}.md)" in (
-        DOCS / "errors" / "index.md"
-    ).read_text()
+    assert (
+        f"errors/{code}.md" in (DOCS / "errors" / "index.md").read_text()
+        or f"({code}.md)" in (DOCS / "errors" / "index.md").read_text()
+    )
 
 
 def test_no_page_without_a_code() -> None:
