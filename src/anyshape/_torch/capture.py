@@ -31,7 +31,7 @@ from torch.fx.experimental.sym_node import SymNode
 from torch.utils import _pytree as pytree
 
 from anyshape import verify
-from anyshape._torch import concrete, slices
+from anyshape._torch import concrete, out_calls, slices
 from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape.recording import NodeRecord, Recording
 
@@ -92,6 +92,7 @@ def patches(make_recording: Callable[[], Recording]) -> Iterator[None]:
         stack.enter_context(functorch_config.patch(**functorch))
         stack.enter_context(mock.patch.object(aot_backends, "aot_module_simplified", _aot_module_simplified))
         stack.enter_context(mock.patch.object(SymNode, "expect_true", _expect_true))
+        stack.enter_context(out_calls.patches(Retrace))
         stack.enter_context(mock.patch.object(builder, "wrap_to_fake_tensor_and_record", _wrap_to_fake))
         stack.enter_context(mock.patch.object(symbolic_shapes, "_static_eval_sym_bool", _static_eval))
         stack.enter_context(mock.patch.object(convert_frame, "CheckFunctionManager", _check_function_manager))

@@ -1,0 +1,1 @@
+"""Facts about ops that torch does not tell."""
