@@ -103,7 +103,8 @@ def assert_any_shape(
 
     `make_inputs(*size)` gives the arguments, as a tuple or a single value; an entry of `sizes` is an int or a tuple of them.
     Compared are values, shapes, strides that address something, dtypes, what became of the inputs, which outputs share
-    memory with which inputs, and the type of an exception. `compile` (by default `anyshape.compile`) gets `compile_options`.
+    memory with which inputs, and the type of an exception. `compile` (by default `anyshape.compile`) gets
+    `compile_options`.
     """
     compiled = (compile or compiler.compile)(fn, **compile_options)
     failures: list[Failure] = []
@@ -111,8 +112,7 @@ def assert_any_shape(
         size = (entry,) if isinstance(entry, int) else tuple(entry)
         given = make_inputs(*size)
         arguments = _laid_out(given if isinstance(given, tuple) else (given,), layout)
-        want, got = _run(fn, _clone(arguments)), _run(compiled, _clone(arguments))
-        text = _difference(want, got, rtol, atol)
+        text = difference(fn, compiled, arguments, rtol=rtol, atol=atol)
         if text is not None:
             failures.append(Failure(size, layout, text))
     if failures:
@@ -123,12 +123,25 @@ def assert_any_shape(
     return compiled
 
 
+def difference(
+    fn: Callable[..., Any],
+    compiled: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> str | None:
+    """How a call of `compiled` is not what eager `fn` does, in a line; None if it is. Each gets its own copies."""
+    return _difference(_run(fn, _clone(arguments)), _run(compiled, _clone(arguments)), rtol, atol)
+
+
 def _report(failures: Sequence[Failure], total: int) -> str:
     smallest = min(
         failures, key=lambda f: (sum(f.sizes), f.sizes, LAYOUTS.index(f.layout) if f.layout in LAYOUTS else 9)
     )
     lines = [
-        f"{len(failures)} of {total} calls differ from eager; the smallest is at sizes {smallest.sizes}, {smallest.layout}:",
+        f"{len(failures)} of {total} calls differ from eager; "
+        f"the smallest is at sizes {smallest.sizes}, {smallest.layout}:",
         f"  {smallest.text}",
     ]
     others = [f for f in failures if f is not smallest]

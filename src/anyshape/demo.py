@@ -1,0 +1,252 @@
+"""The demonstration: anyshape beside stock torch, over sizes that include 0 and 1.
+
+Owns the cases, the run and the table. Every figure it shows is measured in the run that shows it; a call counts as equal
+only if values, shapes, strides, dtypes, mutation, aliasing and exception types are eager's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from anyshape import compiler, testing
+from anyshape._torch import stock
+
+OURS = "anyshape"
+WAYS = (*(f"stock {mode}" for mode in stock.MODES), OURS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A program, and the calls that are made of it in turn."""
+
+    name: str
+    make: Callable[[], Callable[..., Any]]
+    inputs: Callable[..., tuple[Any, ...]]
+    sizes: tuple[tuple[int, ...], ...]
+    behaviours: int  # the distinct ways it acts on the sizes above
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One case compiled one way."""
+
+    case: str
+    way: str
+    programs: int
+    seconds: float
+    calls: int
+    wrong: tuple[str, ...]  # a text for each call that was not eager's
+
+    @property
+    def equal(self) -> bool:
+        return not self.wrong
+
+    @property
+    def verdict(self) -> str:
+        return "yes" if self.equal else f"no, {len(self.wrong)} of {self.calls} calls"
+
+
+# -- the cases -------------------------------------------------------------------------------------------------
+
+
+class Block(nn.Module):
+    """A transformer block."""
+
+    def __init__(self, width: int = 32, heads: int = 4) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        qkv = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, width // self.heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        attended = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(attended.transpose(1, 2).reshape(batch, length, width))
+        return x + self.mlp(self.norm2(x))
+
+
+class Mlp(nn.Module):
+    """An MLP with ReLU that treats large batches another way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.layers(x)
+        if x.shape[0] > 8:
+            y = y - y.mean(0)
+        return y
+
+
+def _module(kind: type[nn.Module]) -> Callable[[], nn.Module]:
+    def make() -> nn.Module:
+        torch.manual_seed(0)
+        return kind().eval().requires_grad_(False)
+
+    return make
+
+
+CASES = (
+    Case(
+        "transformer block",
+        _module(Block),
+        lambda b, n: (torch.randn(b, n, 32),),
+        ((2, 16), (3, 24), (1, 16), (1, 1), (5, 7), (0, 4)),
+        behaviours=1,
+    ),
+    Case("MLP, if n > 8", _module(Mlp), lambda n: (torch.randn(n, 16),), ((5,), (12,), (1,), (0,), (9,), (33,), (7,)), 2),
+    Case(
+        "topk(x, k)",
+        lambda: lambda x, k: torch.topk(x, k),
+        lambda n, k: (torch.randperm(n).float(), k),
+        ((9, 3), (12, 5), (7, 1), (1, 1), (5, 0), (0, 0), (20, 20)),
+        behaviours=1,
+    ),
+    Case(
+        "squeeze",
+        lambda: lambda x: x.squeeze() * 2,
+        lambda n: (torch.randn(n, 20, 1),),
+        ((5,), (7,), (1,), (0,), (3,), (11,)),
+        behaviours=2,
+    ),
+    Case(
+        "broadcast",
+        lambda: lambda x, y: x + y,
+        lambda n, m: (torch.randn(n, 4), torch.randn(m, 4)),
+        ((5, 5), (7, 7), (5, 1), (1, 5), (9, 1), (1, 1), (0, 0), (0, 1)),
+        behaviours=3,
+    ),
+)
+
+
+# -- the run ---------------------------------------------------------------------------------------------------
+
+
+def run_case(case: Case, way: str, *, backend: str) -> Row:
+    """Compile a case one way, make all its calls, and compare each with eager."""
+    stock.forget()
+    fn = case.make()
+    compiled: Any
+    if way == OURS:
+        compiled = compiler.compile(fn, backend=backend)
+    else:
+        compiled = stock.compile(fn, mode=way.removeprefix("stock "), backend=backend)
+    wrong: list[str] = []
+    seconds = 0.0
+
+    def timed(*args: Any) -> Any:
+        nonlocal seconds
+        began = time.perf_counter()
+        try:
+            return compiled(*args)
+        finally:
+            seconds += time.perf_counter() - began
+
+    for size in case.sizes:
+        torch.manual_seed(0)
+        text = testing.difference(fn, timed, case.inputs(*size))
+        if text is not None:
+            wrong.append(f"{size}: {text}")
+    programs = len(compiled.programs) if way == OURS else compiled.programs
+    return Row(case.name, way, programs, seconds, len(case.sizes), tuple(wrong))
+
+
+def usable_backend(backend: str) -> tuple[str, str | None]:
+    """The backend to use, and a word to the user if it is not the one asked for."""
+    compilers = [os.environ.get("CXX", ""), "g++", "clang++", "cl"]
+    if backend == "inductor" and not any(shutil.which(name) for name in compilers if name):
+        return "aot_eager", "no C++ compiler was found, which inductor needs on a CPU: the backend is aot_eager"
+    return backend, None
+
+
+def run(*, backend: str = "inductor", cases: Sequence[Case] = CASES, ways: Sequence[str] = WAYS) -> list[Row]:
+    """Run every case every way, showing progress and then the table."""
+    backend, note = usable_backend(backend)
+    if note:
+        print(note)
+    print(f"torch {torch.__version__}, backend {backend}; each case is called at {_sizes(cases)}\n")
+    rows: list[Row] = []
+    with stock.measuring(), _progress(len(cases) * len(ways)) as step:
+        for case in cases:
+            for way in ways:
+                step(f"{case.name}: {way}")
+                rows.append(run_case(case, way, backend=backend))
+    show(rows, cases)
+    return rows
+
+
+def _sizes(cases: Sequence[Case]) -> str:
+    few, many = min(len(c.sizes) for c in cases), max(len(c.sizes) for c in cases)
+    return f"{few} to {many} sizes, 0 and 1 among them" if few != many else f"{few} sizes"
+
+
+# -- the table -------------------------------------------------------------------------------------------------
+
+_HEADINGS = ("case", "behaviours", "compiled by", "programs", "seconds", "equal to eager")
+
+
+def _cells(rows: Sequence[Row], cases: Sequence[Case]) -> Iterator[tuple[Row, tuple[str, ...]]]:
+    behaviours = {case.name: case.behaviours for case in cases}
+    shown = None
+    for row in rows:
+        first = row.case != shown
+        shown = row.case
+        head = (row.case, str(behaviours[row.case])) if first else ("", "")
+        yield row, (*head, row.way, str(row.programs), f"{row.seconds:.1f}", row.verdict)
+
+
+def show(rows: Sequence[Row], cases: Sequence[Case] = CASES) -> None:
+    """The table, in colour where rich is installed, and what was wrong under it."""
+    try:
+        from rich.console import Console
+        from rich.table import Table
+    except ImportError:
+        widths = (18, 11, 20, 9, 8, 0)
+        for cells in [_HEADINGS, *(c for _, c in _cells(rows, cases))]:
+            print(" ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip())
+    else:
+        table = Table(title="one sweep of sizes", title_justify="left")
+        for heading in _HEADINGS:
+            table.add_column(heading, justify="right" if heading in ("behaviours", "programs", "seconds") else "left")
+        for row, cells in _cells(rows, cases):
+            if cells[0] and table.row_count:
+                table.add_section()
+            table.add_row(*cells, style="bold" if row.way == OURS else ("" if row.equal else "red"))
+        Console().print(table)
+    for row in rows:
+        if row.wrong:
+            print(f"{row.case}, {row.way}: at {' '.join(row.wrong[0].split())[:160]}")
+
+
+@contextlib.contextmanager
+def _progress(total: int) -> Iterator[Callable[[str], None]]:
+    """Gives a function that is called with what begins now."""
+    try:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    except ImportError:
+        yield lambda text: print(f"... {text}", flush=True)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, transient=True) as progress:
+        task = progress.add_task("", total=total)
+        begun = 0
+
+        def step(text: str) -> None:
+            nonlocal begun
+            progress.update(task, description=f"{text:<42}", completed=begun)
+            begun += 1
+
+        yield step
