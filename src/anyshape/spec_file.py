@@ -1,0 +1,282 @@
+"""`anyshape.toml`: declarations for callables whose code is not touched.
+
+Owns finding and reading the file. Each table is named by the callable, `["package.module:Class.forward"]`, and has the words that
+`anyshape.compile` takes; an error names the file and the line. Knows nothing of torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import pathlib
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+from anyshape import errors
+from anyshape.declaration import Declaration, MalformedError
+from anyshape.declaration.place import Place, brief, kind
+from anyshape.declaration.shape import closest
+from anyshape.errors import DeclarationError
+
+FILE_NAME: Final = "anyshape.toml"
+VARIABLE: Final = "ANYSHAPE_SPEC"
+WORDS: Final = ("shapes", "where", "layout", "hints", "specialize", "semantics", "on_new_behavior")
+SWITCHES: Final[Mapping[str, type]] = {"compile": bool, "fullgraph": bool, "backend": str, "mode": str}
+KEYS: Final = (*WORDS, *SWITCHES)
+
+_TARGET = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_AT = re.compile(r"\(at line (\d+), column (\d+)\)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """What the file says about one callable."""
+
+    module: str
+    name: str  # qualified within the module: Class.forward
+    words: Mapping[str, Any]  # for `Declaration.parse`
+    compile: bool
+    fullgraph: bool
+    backend: str | None
+    mode: str | None
+    source: Source
+    line: int
+
+    @property
+    def target(self) -> str:
+        return f"{self.module}:{self.name}"
+
+    def declaration(self, signature: inspect.Signature | None = None) -> Declaration:
+        """The declaration, checked against the callable's signature where it is known."""
+        try:
+            return Declaration.parse(**self.words, signature=signature)
+        except DeclarationError as error:
+            raise self.source.located(error, self.target) from None
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """The text of a file, and where things are in it."""
+
+    path: pathlib.Path
+    text: str
+
+    def refuse(
+        self, what: str, line: int, part: str = "", *, fix: str | None = None, code: str | None = None
+    ) -> NoReturn:
+        raise DeclarationError(what, where=self._marked(line, part), fix=fix, code=code)
+
+    def located(self, error: DeclarationError, target: str) -> DeclarationError:
+        """The same error at its line of the file."""
+        place = error.place if isinstance(error, MalformedError) else None
+        if place is None:
+            line = self.line_of(target)
+            where = f'{self.path}:{line} in ["{target}"]\n         {error.where}'
+            return DeclarationError(error.what, where=where, fix=error.fix, code=error.code)
+        assert isinstance(error, MalformedError)
+        start, end = error.span
+        line = self.line_of(target, place.option, place.item if isinstance(place.item, str) else None, place.text)
+        written = self.text.splitlines()[line - 1] if self.text else ""
+        column = written.find(place.text)
+        marked = Place("", None, "", written.strip(), "")
+        if column >= 0:
+            column -= len(written) - len(written.lstrip())
+            shown = marked.marked(column + start, column + max(end, start + 1))
+        else:
+            shown = place.marked(start, end)
+        where = f"{self.path}:{line}\n         {shown}"
+        return DeclarationError(error.what, where=where, fix=error.fix, code=error.code)
+
+    def line_of(self, target: str, option: str | None = None, item: str | None = None, text: str = "") -> int:
+        """The line, from 1, of an option in the table of a target; of an item or a text in it, where those are given."""
+        lines = self.text.splitlines()
+        best, inside = 0, False
+        depth: list[str] = []
+        found_option = False
+        for number, line in enumerate(lines, 1):
+            header = _header(line)
+            if header is not None:
+                depth = header
+                inside = bool(header) and header[0] == target
+                found_option = inside and option is not None and option in header[1:]
+                if inside and (best == 0 or found_option):
+                    best = number
+                continue
+            if not inside or option is None:
+                continue
+            key = _key(line)
+            if key and (depth[1:] + key)[:1] == [option]:
+                found_option, best = True, number
+            elif key and len(depth) == 1:
+                found_option = False
+            if found_option and (item is None or item in line) and (text or item is not None) and text in line:
+                return number
+            if found_option and item is not None and key and (depth[1:] + key)[1:2] == [item]:
+                best = number
+        return best or 1
+
+    def _marked(self, line: int, part: str) -> str:
+        lines = self.text.splitlines()
+        written = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+        start = max(0, written.find(part)) if part else 0
+        shown = Place("", None, "", written, "").marked(start, start + len(part) if part else None)
+        return f"{self.path}:{line}\n         {shown}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SpecFile:
+    """A file that was read, and the callables it names."""
+
+    path: pathlib.Path
+    entries: tuple[Entry, ...]
+
+    def entry(self, module: str, name: str) -> Entry | None:
+        return next((e for e in self.entries if e.module == module and e.name == name), None)
+
+
+def find(start: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None) -> pathlib.Path | None:
+    """The file named by `ANYSHAPE_SPEC`, or the nearest `anyshape.toml` from the working directory up."""
+    named = (os.environ if environ is None else environ).get(VARIABLE, "").strip()
+    if named:
+        path = pathlib.Path(named).expanduser()
+        if not path.is_file():
+            what = f"{VARIABLE} names a file that is not there"
+            raise DeclarationError(what, where=f"{VARIABLE}={named}", fix=f"unset {VARIABLE}, or write {named}")
+        return path
+    folder = pathlib.Path(start) if start is not None else pathlib.Path.cwd()
+    folder = folder.resolve()
+    return next((f / FILE_NAME for f in (folder, *folder.parents) if (f / FILE_NAME).is_file()), None)
+
+
+def load(start: str | os.PathLike[str] | None = None) -> SpecFile | None:
+    """Find and read the file, if there is one."""
+    path = find(start)
+    return None if path is None else read(path)
+
+
+def read(path: str | os.PathLike[str]) -> SpecFile:
+    """Read a file. What its words say is checked here as far as it can be without the callables; see `Entry.declaration`."""
+    where = pathlib.Path(path)
+    try:
+        source = Source(where, where.read_bytes().decode("utf-8"))
+    except OSError as error:
+        what = f"the file cannot be read: {error.strerror}"
+        raise DeclarationError(what, where=str(where), fix=f"unset {VARIABLE}") from error
+    except UnicodeDecodeError as error:
+        line = where.read_bytes()[: error.start].count(b"\n") + 1
+        raise DeclarationError("the file is not UTF-8", where=f"{where}:{line}", fix="save it as UTF-8") from error
+    entries = tuple(_read_entry(source, target, table) for target, table in _tables(source).items())
+    for entry in entries:
+        entry.declaration()
+    return SpecFile(where, entries)
+
+
+def _tables(source: Source) -> dict[str, Any]:
+    toml = _toml()
+    try:
+        tables: dict[str, Any] = toml.loads(source.text)
+    except toml.TOMLDecodeError as error:
+        message = str(error)
+        at = _AT.search(message)
+        count = len(source.text.splitlines()) or 1
+        line, column = (int(at[1]), int(at[2])) if at else (count, 1)
+        line = min(line, count)
+        written = (source.text.splitlines() or [""])[line - 1]
+        shown = Place("", None, "", written, "").marked(column - 1, column)
+        what = f"this is not TOML: {_AT.sub('', message).replace('(at end of document)', '').strip()}"
+        fix = '["package.module:Class.forward"]\nshapes = { x = "batch seq 512" }'
+        raise DeclarationError(what, where=f"{source.path}:{line}\n         {shown}", fix=fix) from None
+    return tables
+
+
+def _read_entry(source: Source, target: str, table: Any) -> Entry:
+    line = source.line_of(target)
+    if not isinstance(table, dict):
+        line = next((n for n, t in enumerate(source.text.splitlines(), 1) if _key(t)[:1] == [target]), 1)
+        what = f"{target!r} stands outside every table; a table is named by the callable it is about"
+        source.refuse(what, line, target, fix=f'["package.module:Class.forward"]\n{target} = {brief(table)}')
+    if not _TARGET.fullmatch(target):
+        if ":" in target or not any(isinstance(v, dict) and ":" not in target for v in table.values()):
+            fix = f'["{target.replace(":", ".").rpartition(".")[0] or "module"}:{target.rpartition(".")[2].rpartition(":")[2]}"]'
+        else:
+            fix = f'["{target}:{next(iter(table))}"]'
+        line = line if source.line_of(target) > 1 else _first_header(source, target)
+        source.refuse(f"{target!r} names no callable: a table is called module:qualified.name", line, target, fix=fix)
+    for key, value in table.items():
+        at = source.line_of(target, key)
+        if key not in KEYS:
+            best = closest(key, KEYS)
+            fix = f"{best} = {brief(value)}" if best else f"one of {', '.join(KEYS)}"
+            source.refuse(f"there is no option {key!r}", at, key, fix=fix, code="AS011")
+        expected = SWITCHES.get(key)
+        if expected is not None and type(value) is not expected:
+            example = "true" if expected is bool else '"inductor"' if key == "backend" else '"max-autotune"'
+            what = f"{key} is {'true or false' if expected is bool else 'a text'}, and this is {kind(value)}"
+            source.refuse(what, at, key, fix=f"{key} = {example}", code="AS007")
+    module, _, name = target.partition(":")
+    return Entry(
+        module=module,
+        name=name,
+        words={k: v for k, v in table.items() if k in WORDS},
+        compile=table.get("compile", False),
+        fullgraph=table.get("fullgraph", False),
+        backend=table.get("backend"),
+        mode=table.get("mode"),
+        source=source,
+        line=line,
+    )
+
+
+def _header(line: str) -> list[str] | None:
+    """The keys of a table header, or None where the line is none."""
+    stripped = line.strip()
+    if not stripped.startswith("["):
+        return None
+    try:
+        table: Any = _toml().loads(stripped)
+    except ValueError:
+        return None
+    return _nested_keys(table)
+
+
+def _key(line: str) -> list[str]:
+    """The keys before `=` on a line, or none."""
+    match = re.match(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""", line)
+    if match is None:
+        return []
+    try:
+        return _nested_keys(_toml().loads(f"{match[1]} = {{}}"))
+    except ValueError:
+        return []
+
+
+def _nested_keys(table: Any) -> list[str]:
+    keys: list[str] = []
+    while isinstance(table, list) and table:
+        table = table[0]
+    while isinstance(table, dict) and table:
+        keys.append(next(iter(table)))
+        table = table[keys[-1]]
+        if isinstance(table, list) and table:
+            table = table[0]
+    return keys
+
+
+def _first_header(source: Source, target: str) -> int:
+    lines = source.text.splitlines()
+    return next((n for n, t in enumerate(lines, 1) if (_header(t) or _key(t))[:1] == [target]), 1)
+
+
+def _toml() -> Any:
+    if sys.version_info >= (3, 11):
+        import tomllib
+
+        return tomllib
+    try:
+        import tomli
+    except ImportError:
+        raise errors.missing("tomli", needed_for=f"reading {FILE_NAME} on Python 3.10") from None
+    return tomli
