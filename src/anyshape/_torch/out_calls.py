@@ -11,7 +11,9 @@ What eager does beyond that (resizing a buffer, casting into it, raising) is lef
 from __future__ import annotations
 
 import contextlib
+import inspect
 import types
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 from unittest import mock
@@ -23,25 +25,55 @@ from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.lists import ListVariable, TupleVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+from torch._subclasses.fake_tensor import DynamicOutputShapeException, UnsupportedFakeTensorException
+from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
 from torch.utils import _pytree as pytree
 
+from anyshape._torch import concrete
 from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape.ops import out as rules
 
 _stock_call_function = TorchInGraphFunctionVariable.call_function
+_stock_produce_guards = FreeShapeEnv.produce_guards_verbose
+
+_APART = "__anyshape_apart"  # the guard's name for `apart`
+
+
+def apart(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two inputs of a program, one of them written to, still have memory of their own."""
+    return not torch._C._is_alias_of(a, b)
 
 
 @contextlib.contextmanager
 def patches(abandon: type[BaseException]) -> Iterator[None]:
     """Capture out= calls; `abandon` is raised where a call has to run eagerly as a whole."""
+    kept_apart: dict[int, set[tuple[Any, Any]]] = {}
 
     def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        if not isinstance(getattr(tx.output, "shape_env", None), FreeShapeEnv):
+        env = getattr(tx.output, "shape_env", None)
+        if not isinstance(env, FreeShapeEnv):
             return _stock_call_function(self, tx, args, kwargs)
         call = _OutCall.find(self, tx, args, kwargs, abandon)
-        return _stock_call_function(self, tx, args, kwargs) if call is None else call.capture()
+        if call is None:
+            return _stock_call_function(self, tx, args, kwargs)
+        result = call.capture()
+        kept_apart.setdefault(id(env), set()).update(call.inputs_apart())
+        return result
 
-    with mock.patch.object(TorchInGraphFunctionVariable, "call_function", call_function):
+    def produce_guards(
+        self: FreeShapeEnv, placeholders: Any, sources: Any, source_ref: Any = lambda n: n.name, **rest: Any
+    ) -> list[Any]:
+        helpers = _stock_produce_guards(self, placeholders, sources, source_ref, **rest)
+        for helper in helpers:
+            pairs = sorted((source_ref(a), source_ref(b)) for a, b in kept_apart.get(id(self), ()))
+            helper.exprs.extend(f"{_APART}({a}, {b})" for a, b in pairs)
+        return helpers
+
+    with (
+        mock.patch.object(TorchInGraphFunctionVariable, "call_function", call_function),
+        mock.patch.object(FreeShapeEnv, "produce_guards_verbose", produce_guards),
+        mock.patch.dict(SYMPY_INTERP, {_APART: apart}),
+    ):
         yield
 
 
@@ -73,18 +105,22 @@ class _OutCall:
         cls, function: Any, tx: Any, args: Sequence[Any], kwargs: dict[str, Any], abandon: type[BaseException]
     ) -> _OutCall | None:
         """The out= call that this is, or None."""
+        args = [_realized(a) for a in args]
+        args, kwargs = _named_out(function.value, args, kwargs)
         functional, names = _functional(function, kwargs)
         if not names:
             return None
         rest = {k: v for k, v in kwargs.items() if k not in names}
         single = len(names) == 1
-        outs = [_realized(kwargs[n]) for n in names]
-        if single and isinstance(outs[0], (TupleVariable, ListVariable)):
-            outs, single = [_realized(o) for o in outs[0].items], False
+        given = [_realized(kwargs[n]) for n in names]
+        outs = given
+        if single and isinstance(given[0], (TupleVariable, ListVariable)):
+            outs, single = [_realized(o) for o in given[0].items], False
         if not outs or not all(_is_plain(o) for o in outs):
             return None
-        args = [_realized(a) for a in args]
-        return cls(functional, tx, args, rest, outs=outs, single=single, abandon=abandon)
+        call = cls(functional, tx, args, rest, outs=outs, single=single, abandon=abandon)
+        call.check_that_eager_takes_it(function.value, dict(zip(names, given, strict=True)))
+        return call
 
     # -- the three steps ---------------------------------------------------------------------------------------
 
@@ -128,12 +164,45 @@ class _OutCall:
             if given is None or _is_none(given):
                 self.kwargs[option] = VariableTracker.build(self.tx, getattr(fake, option))
 
+    def inputs_apart(self) -> Iterator[tuple[Any, Any]]:
+        """Pairs of graph inputs that must not share memory at a later call, as they do not at this one."""
+        inputs: dict[int, list[Any]] = {}
+        for tracked in self.tx.output.tracked_fakes:
+            if isinstance(tracked.fake, torch.Tensor) and tracked.fake.layout is torch.strided:
+                inputs.setdefault(_storage(tracked.fake), []).append(tracked.source)
+        outs = list(dict.fromkeys(_storage(_fake(o)) for o in self.outs))
+        reads = (_storage(t) for t in self._reads() if t.layout is torch.strided)
+        others = list(dict.fromkeys((*outs, *reads)))
+        for i, out in enumerate(outs):
+            for other in others[i + 1 :]:
+                if other != out and out in inputs and other in inputs:
+                    yield inputs[out][0], inputs[other][0]
+
+    def _reads(self) -> list[Any]:
+        return [_fake(v) for v in _tensors((self.args, list(self.kwargs.values())))]
+
     # -- what eager insists on ---------------------------------------------------------------------------------
+
+    def check_that_eager_takes_it(self, function: Any, outs: dict[str, Any]) -> None:
+        """Not every op takes `out=` in every form, nor every dtype; the functional form does not tell."""
+        run = concrete.ConcreteRun(self.tx.output.shape_env.recording.hints)
+        try:
+            tree = [_value(a) for a in self.args], {k: _value(v) for k, v in {**self.kwargs, **outs}.items()}
+            with run.running(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                args, kwargs = run.make(concrete.snapshot(tree))
+                concrete.call(function, args, kwargs)
+        except (NotImplementedError, DynamicOutputShapeException, UnsupportedFakeTensorException, concrete.NotPlain):
+            pass  # nothing learnt: fake tensors cannot do it
+        except Exception as error:
+            if type(error).__module__.startswith("torch."):
+                return
+            self._run_eagerly(f"{type(error).__name__}: {error}")
 
     def _check_memory(self) -> None:
         """Overlap of the buffers with each other, with themselves or with what is read is eager's to judge."""
         outs = [_fake(o) for o in self.outs]
-        reads = [_fake(v) for v in _tensors((self.args, list(self.kwargs.values())))]
+        reads = self._reads()
         for i, out in enumerate(outs):
             if out.is_conj() or out.is_neg():
                 self._leave("the buffer is a lazy conjugate or negation")
@@ -206,9 +275,33 @@ def _functional(function: Any, kwargs: dict[str, Any]) -> tuple[Any, tuple[str, 
         if overload is None or not names or not given.issuperset(names):
             return function, ()
         return TorchInGraphFunctionVariable(overload), names
-    if isinstance(value, (types.BuiltinFunctionType, torch._ops.OpOverloadPacket)) and "out" in given:
+    takes_out = isinstance(value, (types.BuiltinFunctionType, torch._ops.OpOverloadPacket)) or (
+        isinstance(value, types.FunctionType) and _out_position(value) is not None
+    )
+    if takes_out and "out" in given:
         return function, ("out",)
     return function, ()
+
+
+def _named_out(value: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """A Python function's positional `out` as a keyword (`torch.norm`, `torch.tensordot`)."""
+    if not isinstance(value, types.FunctionType):
+        return args, kwargs
+    position = _out_position(value)
+    if position is None or len(args) <= position:
+        return args, kwargs
+    names = list(inspect.signature(value).parameters)[position + 1 : len(args)]
+    return args[:position], {**kwargs, "out": args[position], **dict(zip(names, args[position + 1 :], strict=True))}
+
+
+def _out_position(function: types.FunctionType) -> int | None:
+    """Where a Python function of torch takes `out`, if it does."""
+    if not (getattr(function, "__module__", None) or "").startswith("torch"):
+        return None
+    with contextlib.suppress(TypeError, ValueError):
+        parameters = list(inspect.signature(function).parameters)
+        return parameters.index("out") if "out" in parameters else None
+    return None
 
 
 def _without_buffers(overload: Any) -> Any:
@@ -257,6 +350,16 @@ def _tensors(tree: Any) -> Iterator[Any]:
             yield from _tensors(list(leaf.items))
         elif leaf.is_tensor():
             yield leaf
+
+
+def _value(variable: Any) -> Any:
+    """The fake value of an argument."""
+    variable = _realized(variable)
+    if isinstance(variable, (TupleVariable, ListVariable)):
+        return [_value(v) for v in variable.items]
+    if variable.is_python_constant():
+        return variable.as_python_constant()
+    return _fake(variable)
 
 
 def _is_plain(variable: Any) -> bool:
