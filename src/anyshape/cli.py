@@ -1,7 +1,7 @@
 """The command line: `anyshape ...`, the same as `python -m anyshape ...`.
 
-Owns the commands and their options, and turns an `anyshape.Error` into a message and an exit status. What a command does is
-in the module it is named after.
+Owns the commands and their options, and turns an `anyshape.Error` into a message and an exit status. What a command
+does is in the module it is named after.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The demonstration: anyshape beside stock torch, over sizes that include 0 and 1.
 
-Owns the cases, the run and the table. Every figure it shows is measured in the run that shows it; a call counts as equal
-only if values, shapes, strides, dtypes, mutation, aliasing and exception types are eager's.
+Owns the cases, the run and the table. Every figure it shows is measured in the run that shows it; a call counts as
+equal only if values, shapes, strides, dtypes, mutation, aliasing and exception types are eager's.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Row:
     case: str
     way: str
     programs: int
+    graph_breaks: int  # between two graphs code runs eagerly
     seconds: float
     calls: int
     wrong: tuple[str, ...]  # a text for each call that was not eager's
@@ -52,7 +53,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        return "yes" if self.equal else f"no, {len(self.wrong)} of {self.calls} calls"
+        return "yes" if self.equal else f"no ({len(self.wrong)} of {self.calls})"
 
 
 # -- the cases -------------------------------------------------------------------------------------------------
@@ -107,7 +108,9 @@ CASES = (
         ((2, 16), (3, 24), (1, 16), (1, 1), (5, 7), (0, 4)),
         behaviours=1,
     ),
-    Case("MLP, if n > 8", _module(Mlp), lambda n: (torch.randn(n, 16),), ((5,), (12,), (1,), (0,), (9,), (33,), (7,)), 2),
+    Case(
+        "MLP, if n > 8", _module(Mlp), lambda n: (torch.randn(n, 16),), ((5,), (12,), (1,), (0,), (9,), (33,), (7,)), 2
+    ),
     Case(
         "topk(x, k)",
         lambda: lambda x, k: torch.topk(x, k),
@@ -161,7 +164,7 @@ def run_case(case: Case, way: str, *, backend: str) -> Row:
         if text is not None:
             wrong.append(f"{size}: {text}")
     programs = len(compiled.programs) if way == OURS else compiled.programs
-    return Row(case.name, way, programs, seconds, len(case.sizes), tuple(wrong))
+    return Row(case.name, way, programs, stock.graph_breaks(), seconds, len(case.sizes), tuple(wrong))
 
 
 def usable_backend(backend: str) -> tuple[str, str | None]:
@@ -195,7 +198,8 @@ def _sizes(cases: Sequence[Case]) -> str:
 
 # -- the table -------------------------------------------------------------------------------------------------
 
-_HEADINGS = ("case", "behaviours", "compiled by", "programs", "seconds", "equal to eager")
+_WIDTH = 110  # of the table; a pipe has no width of its own
+_HEADINGS = ("case", "behaviours", "compiled by", "programs", "breaks", "seconds", "equal to eager")
 
 
 def _cells(rows: Sequence[Row], cases: Sequence[Case]) -> Iterator[tuple[Row, tuple[str, ...]]]:
@@ -205,7 +209,7 @@ def _cells(rows: Sequence[Row], cases: Sequence[Case]) -> Iterator[tuple[Row, tu
         first = row.case != shown
         shown = row.case
         head = (row.case, str(behaviours[row.case])) if first else ("", "")
-        yield row, (*head, row.way, str(row.programs), f"{row.seconds:.1f}", row.verdict)
+        yield row, (*head, row.way, str(row.programs), str(row.graph_breaks), f"{row.seconds:.1f}", row.verdict)
 
 
 def show(rows: Sequence[Row], cases: Sequence[Case] = CASES) -> None:
@@ -214,18 +218,21 @@ def show(rows: Sequence[Row], cases: Sequence[Case] = CASES) -> None:
         from rich.console import Console
         from rich.table import Table
     except ImportError:
-        widths = (18, 11, 20, 9, 8, 0)
+        widths = (18, 11, 20, 9, 7, 8, 0)
         for cells in [_HEADINGS, *(c for _, c in _cells(rows, cases))]:
             print(" ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip())
     else:
         table = Table(title="one sweep of sizes", title_justify="left")
         for heading in _HEADINGS:
-            table.add_column(heading, justify="right" if heading in ("behaviours", "programs", "seconds") else "left")
+            numbers = heading in ("behaviours", "programs", "breaks", "seconds")
+            table.add_column(heading, justify="right" if numbers else "left", no_wrap=not numbers)
         for row, cells in _cells(rows, cases):
             if cells[0] and table.row_count:
                 table.add_section()
             table.add_row(*cells, style="bold" if row.way == OURS else ("" if row.equal else "red"))
-        Console().print(table)
+        console = Console()
+        console.width = max(console.width, _WIDTH)
+        console.print(table)
     for row in rows:
         if row.wrong:
             print(f"{row.case}, {row.way}: at {' '.join(row.wrong[0].split())[:160]}")

@@ -1,7 +1,7 @@
 """Every error that anyshape raises itself.
 
-Owns the codes, the form of a message (what happened, where, the value, one fix) and the classes people catch. Knows nothing
-of torch, and nothing of when an error is raised. An error of the user's program is not here: it is eager's own.
+Owns the codes, the form of a message (what happened, where, the value, one fix) and the classes people catch. Knows
+nothing of torch, and nothing of when an error is raised. An error of the user's program is not here: it is eager's own.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
 class Error(Exception):
     """The base of every error that anyshape raises itself.
 
-    `what` says what happened; the rest is optional and is printed a line each: `where` (`x.shape[1]`, a file and line), the
-    `value` now, the one it was `before`, and a `fix` that can be pasted.
+    `what` says what happened; the rest is optional and is printed a line each: `where` (`x.shape[1]`, a file and line),
+    the `value` now, the one it was `before`, and a `fix` that can be pasted.
     """
 
     code: str

@@ -1,7 +1,7 @@
 """Checks for users' own tests.
 
-Owns `expect_programs`, which counts what is compiled, and `assert_any_shape`, which compares a function with eager over sizes
-and layouts. Uses the public face only, so that what it says is what a user sees.
+Owns `expect_programs`, which counts what is compiled, and `assert_any_shape`, which compares a function with eager over
+sizes and layouts. Uses the public face only, so that what it says is what a user sees.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ def assert_any_shape(
 ) -> Any:
     """Compile `fn` once and compare it with eager at every size and layout; the compiled function is given back.
 
-    `make_inputs(*size)` gives the arguments, as a tuple or a single value; an entry of `sizes` is an int or a tuple of them.
-    Compared are values, shapes, strides that address something, dtypes, what became of the inputs, which outputs share
-    memory with which inputs, and the type of an exception. `compile` (by default `anyshape.compile`) gets
+    `make_inputs(*size)` gives the arguments, as a tuple or a single value; an entry of `sizes` is an int or a tuple of
+    them. Compared are values, shapes, strides that address something, dtypes, what became of the inputs, which outputs
+    share memory with which inputs, and the type of an exception. `compile` (by default `anyshape.compile`) gets
     `compile_options`.
     """
     compiled = (compile or compiler.compile)(fn, **compile_options)

@@ -17,6 +17,7 @@ import torch._functorch.config as functorch_config
 import torch._inductor.config as inductor_config
 from torch._dynamo import lookup_backend
 from torch._dynamo.decorators import mark_unbacked as _mark_unbacked
+from torch._dynamo.utils import counters
 
 from anyshape._torch import trees
 
@@ -72,6 +73,12 @@ def measuring() -> Iterator[None]:
         yield
 
 
+def graph_breaks() -> int:
+    """Graph breaks since `forget`, of whoever compiled: code between two graphs runs eagerly."""
+    return sum(counters["graph_break"].values())
+
+
 def forget() -> None:
     """Drop what stock torch has compiled and learnt about sizes, so that the next run starts afresh."""
     torch._dynamo.reset()
+    counters.clear()
