@@ -90,10 +90,11 @@ class Explanation:
     def print(self) -> None:
         """Print in colour where rich is installed, else as plain text."""
         try:
-            from rich import print as show
+            import rich
         except ImportError:
-            show = print
-        show(self)
+            print(self)
+        else:
+            rich.print(self)
 
     def _headline(self) -> str:
         eager = sum(self.fallbacks.values())

@@ -1,0 +1,190 @@
+"""Stock `torch.compile` in the same process: before, beside and after anyshape, and after a compile that failed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo
+import torch._dynamo.backends.common as aot_backends
+import torch._dynamo.convert_frame as convert_frame
+import torch._dynamo.guards as dynamo_guards
+import torch._dynamo.output_graph as output_graph
+import torch._dynamo.utils as dynamo_utils
+import torch._dynamo.variables.builder as builder
+import torch._functorch.config as functorch_config
+import torch._inductor.config as inductor_config
+import torch.fx.experimental.symbolic_shapes as symbolic_shapes
+from torch.fx.experimental.sym_node import SymNode
+
+import anyshape
+from anyshape.testing import assert_any_shape
+
+
+def picture() -> dict[str, Any]:
+    """Everything of torch that a patch of ours could leave changed: whole namespaces, and all settings."""
+    seen: dict[str, Any] = {}
+    owners: list[Any] = [output_graph, dynamo_utils, builder, aot_backends, convert_frame, dynamo_guards]
+    owners += [symbolic_shapes, symbolic_shapes.ShapeEnv, SymNode, torch.Tensor, torch.nn.functional, torch.ops.aten]
+    for owner in owners:
+        for name, value in vars(owner).items():
+            if callable(value) and not name.startswith("__"):
+                seen[f"{owner.__name__}.{name}"] = id(value)
+    for config in (torch._dynamo.config, functorch_config, inductor_config):
+        for name, value in config.get_config_copy().items():
+            seen[f"{config.__name__}.{name}"] = repr(value)
+    seen["SYMPY_INTERP"] = sorted(symbolic_shapes.SYMPY_INTERP)
+    return seen
+
+
+def changed(before: dict[str, Any]) -> list[str]:
+    # torch.ops.aten fills itself on use: what is new is not a patch, what is different is.
+    after = picture()
+    return [name for name, value in before.items() if after.get(name) != value]
+
+
+@pytest.fixture(autouse=True)
+def settled() -> Iterator[None]:
+    """Torch imports parts of itself on first use; have it done before a picture is taken."""
+    torch.compile(lambda x: x.squeeze(0) + 1, backend="aot_eager", dynamic=True)(torch.ones(3, 2))
+    anyshape.compile(lambda x: x.squeeze(0) + 1, backend="aot_eager")(torch.ones(3, 2))
+    yield
+
+
+def test_a_compile_leaves_no_patch() -> None:
+    before = picture()
+    assert_any_shape(lambda x: torch.tanh(x).squeeze(0), lambda n: torch.randn(n, 3), backend="aot_eager")
+    assert changed(before) == []
+
+
+def broken(graph: Any, inputs: Any) -> Any:
+    raise ValueError("a backend that fails")
+
+
+def unsupported(x: torch.Tensor) -> torch.Tensor:
+    torch._dynamo.graph_break()
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    ("fn", "options"),
+    [
+        pytest.param(lambda x: x + 1, {"backend": broken}, id="backend"),
+        pytest.param(unsupported, {"backend": "eager", "fullgraph": True}, id="fullgraph"),
+        pytest.param(lambda x: x.view(7, 7), {"backend": "eager"}, id="eager raises"),
+        pytest.param(lambda x: torch._check(x.shape[0] > 100), {"backend": "eager"}, id="check"),
+    ],
+)
+def test_a_failed_compile_leaves_no_patch(fn: Any, options: dict[str, Any]) -> None:
+    before = picture()
+    f = anyshape.compile(fn, **options)
+    with pytest.raises(Exception):  # noqa: B017 - which one is not the point here
+        f(torch.ones(4, 2))
+    assert changed(before) == []
+    with contextlib.suppress(Exception):
+        f(torch.ones(5, 2))
+    assert changed(before) == []
+
+
+def test_an_interrupt_leaves_no_patch() -> None:
+    def interrupted(graph: Any, inputs: Any) -> Any:
+        raise KeyboardInterrupt
+
+    before = picture()
+    with pytest.raises(KeyboardInterrupt):
+        anyshape.compile(lambda x: x + 1, backend=interrupted)(torch.ones(4))
+    assert changed(before) == []
+
+
+def test_stock_compiles_inside_a_backend_of_ours() -> None:
+    """A stock compile that runs between two of our captures has stock sizes."""
+    ours = anyshape.compile(lambda x: x * 2, backend="eager")
+    graphs: list[Any] = []
+
+    def counting(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph
+
+    stock = torch.compile(lambda x: x + 1, backend=counting, dynamic=True)
+    for n in (4, 1, 0, 5):
+        ours(torch.ones(n))
+        stock(torch.ones(n))
+    assert len(graphs) == 3 and len(ours.programs) == 1
+
+
+PROBE = """
+    import json, logging, sys
+    import torch, torch._dynamo
+    from torch._dynamo.utils import counters
+
+    if {use}:
+        import anyshape
+        f = anyshape.compile(lambda x: x.squeeze(0).relu() if x.shape[0] > 2 else x * 2, backend="aot_eager")
+        for n in (3, 1, 0, 5):
+            f(torch.ones(n, 4))
+        try:
+            anyshape.compile(lambda x: x.view(7, 7), backend="aot_eager")(torch.ones(3))
+        except RuntimeError:
+            pass
+        torch._dynamo.reset()
+        counters.clear()
+
+    lines = []
+    class Keep(logging.Handler):
+        def emit(self, record):
+            lines.append(record.getMessage())
+    torch._logging.set_logs(recompiles=True)
+    log = logging.getLogger("torch._dynamo.guards.__recompiles")
+    log.addHandler(Keep())
+    log.propagate = False
+
+    def model(x, y):
+        if x.shape[0] > 4:
+            return (x + y).relu(), x.squeeze(0)
+        return x * y, x.reshape(-1)
+
+    graphs, results, guards = [], [], []
+    def backend(graph, inputs):
+        graphs.append(str(graph.code))
+        return graph
+    def keep(found):
+        guards.extend(sorted(str(part) for g in found for part in (g.code_list or [])))
+        return True
+    from torch._dynamo.eval_frame import optimize
+    for dynamic in (None, True, False):
+        torch._dynamo.reset()
+        compiled = optimize(backend, dynamic=dynamic)(model)
+        for n in (3, 6, 1, 0, 9, 6):
+            results.append([t.tolist() for t in compiled(torch.ones(n, 4), torch.ones(n, 4) * 2)])
+    from torch._dynamo.eval_frame import _debug_get_cache_entry_list
+    entries = _debug_get_cache_entry_list(model.__code__)
+    managers = [str(e.guard_manager) for e in entries]
+    import re
+    plain = lambda t: re.sub(r"0x[0-9a-f]+|\\b\\d{{9,}}\\b|___\\w+?_\\d+\\w*", "#", t)
+    print(json.dumps(dict(
+        graphs=graphs, results=results, recompiles=[plain(l) for l in lines], guards=[plain(m) for m in managers],
+        stats=dict(counters["stats"]), frames=dict(counters["frames"]), breaks=dict(counters["graph_break"]),
+    )))
+"""
+
+
+def probe(*, use: bool) -> dict[str, Any]:
+    """What stock torch does in a process of its own, with or without anyshape used before."""
+    code = textwrap.dedent(PROBE).format(use=use)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_counts_guards_and_results_of_stock_are_the_same_after_anyshape() -> None:
+    without, after = probe(use=False), probe(use=True)
+    assert without["graphs"] and without["guards"] and without["recompiles"]
+    for what in without:
+        assert after[what] == without[what], what
