@@ -148,7 +148,7 @@ class _OutCall:
         if self.name in rules.RETURN_NOTHING:
             return ConstantVariable.create(None)
         result.items[:] = self.outs
-        kind = type(getattr(result, "value", None))
+        kind = result.python_type()
         named = getattr(torch.return_types, f"{kind.__name__}_out", None) if kind.__module__ == "torch.return_types" else None
         if named is not None:
             result.value = named([_fake(o) for o in self.outs])
