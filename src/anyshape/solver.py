@@ -1,12 +1,13 @@
 """Questions about all the sizes that a declaration allows.
 
 Owns what is asked of z3: whether invariants contradict one another, whether they decide a predicate, which sizes
-satisfy them, which are left uncovered. z3 is imported when the first question comes that bounds alone do not answer; without it
-answers are fewer, never wrong.
+satisfy them, which are left uncovered. z3 is imported when the first question comes that bounds alone do not answer; without
+it answers are fewer, never wrong.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -79,6 +80,24 @@ def conflicts(declaration: Declaration) -> None:
             raise _refusal(
                 what if len(core) == 1 else f"{what} under the invariants", core, f"take it out: {_shown(clause)}"
             )
+
+
+def _check_hints(declaration: Declaration) -> None:
+    """Each hint must be possible, and those that are the only one for their name must be possible together."""
+    pins = {
+        n: [Clause(f"{n} == {v}", (Comparison(Name(n), "==", Number(v)),), "hints") for v in values]
+        for n, values in declaration.hints.items()
+    }
+    together = [p[0] for p in pins.values() if len(p) == 1]
+    for chosen in (*([p] for ps in pins.values() for p in ps), together):
+        core = conflict((*declaration.invariants, *chosen))
+        if core:
+            pin = next(c for c in reversed(core) if c.origin == "hints")
+            name = pin.names[0]
+            others = {n: v for n, v in declaration.hints.items() if n != name and len(chosen) > 1}
+            solved = solve_hints(dataclasses.replace(declaration, hints=others))
+            what = f"the hint {pin.text.replace('==', '=')} breaks the invariants"
+            raise _refusal(what, core, f'hints={{"{name}": {solved[name]}}}')
 
 
 def vacuous(declaration: Declaration) -> tuple[Clause, ...]:

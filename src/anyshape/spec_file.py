@@ -1,7 +1,7 @@
 """`anyshape.toml`: declarations for callables whose code is not touched.
 
-Owns finding and reading the file. Each table is named by the callable, `["package.module:Class.forward"]`, and has the words that
-`anyshape.compile` takes; an error names the file and the line. Knows nothing of torch.
+Owns finding and reading the file. Each table is named by the callable, `["package.module:Class.forward"]`, and has the
+words that `anyshape.compile` takes; an error names the file and the line. Knows nothing of torch.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import os
 import pathlib
 import re
 import sys
+import warnings
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
 from anyshape import errors
-from anyshape.declaration import Declaration, MalformedError
+from anyshape.declaration import Declaration, DeclarationWarning, MalformedError
 from anyshape.declaration.place import Place, brief, kind
 from anyshape.declaration.shape import closest
 from anyshape.errors import DeclarationError
@@ -53,8 +54,11 @@ class Entry:
         """The declaration, checked against the callable's signature where it is known."""
         try:
             return Declaration.parse(**self.words, signature=signature)
-        except DeclarationError as error:
+        except MalformedError as error:
             raise self.source.located(error, self.target) from None
+        except DeclarationError as error:
+            where = f'{self.source.path}:{self.line} in ["{self.target}"]\n         {error.where}'
+            raise DeclarationError(error.what, where=where, fix=error.fix, code=error.code) from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,29 +73,26 @@ class Source:
     ) -> NoReturn:
         raise DeclarationError(what, where=self._marked(line, part), fix=fix, code=code)
 
-    def located(self, error: DeclarationError, target: str) -> DeclarationError:
-        """The same error at its line of the file."""
-        place = error.place if isinstance(error, MalformedError) else None
-        if place is None:
-            line = self.line_of(target)
-            where = f'{self.path}:{line} in ["{target}"]\n         {error.where}'
-            return DeclarationError(error.what, where=where, fix=error.fix, code=error.code)
-        assert isinstance(error, MalformedError)
-        start, end = error.span
+    def located(self, error: MalformedError, target: str) -> DeclarationError:
+        """The same error at its line of the file, its fix as the line should be."""
+        place, fix = error.place, error.fix
+        assert place is not None
         line = self.line_of(target, place.option, place.item if isinstance(place.item, str) else None, place.text)
-        written = self.text.splitlines()[line - 1] if self.text else ""
-        column = written.find(place.text)
-        marked = Place("", None, "", written.strip(), "")
-        if column >= 0:
-            column -= len(written) - len(written.lstrip())
-            shown = marked.marked(column + start, column + max(end, start + 1))
+        written = self.text.splitlines()[line - 1].strip()
+        # A word, not a part of one: the `n` of `hints = { n = 3 }`.
+        found = re.search(rf"(?<!\w){re.escape(place.text)}(?!\w)", written) if place.text else None
+        start, end = error.span
+        if found is not None:
+            shown = Place("", None, "", written, "").marked(found.start() + start, found.start() + max(end, start + 1))
+            if error.corrected is not None:
+                fix = written[: found.start()] + error.corrected + written[found.end() :]
         else:
             shown = place.marked(start, end)
         where = f"{self.path}:{line}\n         {shown}"
-        return DeclarationError(error.what, where=where, fix=error.fix, code=error.code)
+        return DeclarationError(error.what, where=where, fix=_as_toml(fix), code=error.code)
 
     def line_of(self, target: str, option: str | None = None, item: str | None = None, text: str = "") -> int:
-        """The line, from 1, of an option in the table of a target; of an item or a text in it, where those are given."""
+        """The line, from 1, of an option in the table of a target, or of an item or a text in it."""
         lines = self.text.splitlines()
         best, inside = 0, False
         depth: list[str] = []
@@ -158,7 +159,7 @@ def load(start: str | os.PathLike[str] | None = None) -> SpecFile | None:
 
 
 def read(path: str | os.PathLike[str]) -> SpecFile:
-    """Read a file. What its words say is checked here as far as it can be without the callables; see `Entry.declaration`."""
+    """Read a file. Its words are checked here as far as they can be without the callables; see `Entry.declaration`."""
     where = pathlib.Path(path)
     try:
         source = Source(where, where.read_bytes().decode("utf-8"))
@@ -169,8 +170,10 @@ def read(path: str | os.PathLike[str]) -> SpecFile:
         line = where.read_bytes()[: error.start].count(b"\n") + 1
         raise DeclarationError("the file is not UTF-8", where=f"{where}:{line}", fix="save it as UTF-8") from error
     entries = tuple(_read_entry(source, target, table) for target, table in _tables(source).items())
-    for entry in entries:
-        entry.declaration()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeclarationWarning)  # said when the declaration is used
+        for entry in entries:
+            entry.declaration()
     return SpecFile(where, entries)
 
 
@@ -199,10 +202,10 @@ def _read_entry(source: Source, target: str, table: Any) -> Entry:
         what = f"{target!r} stands outside every table; a table is named by the callable it is about"
         source.refuse(what, line, target, fix=f'["package.module:Class.forward"]\n{target} = {brief(table)}')
     if not _TARGET.fullmatch(target):
-        if ":" in target or not any(isinstance(v, dict) and ":" not in target for v in table.values()):
-            fix = f'["{target.replace(":", ".").rpartition(".")[0] or "module"}:{target.rpartition(".")[2].rpartition(":")[2]}"]'
-        else:
-            fix = f'["{target}:{next(iter(table))}"]'
+        # [a.b] without quotes is a table in a table.
+        nested = next((k for k, v in table.items() if isinstance(v, dict) and k not in KEYS), None)
+        *folders, name = [part for part in re.split(r"\W+", target) if part] + ([nested] if nested else [])
+        fix = f'["{".".join(folders) or "module"}:{name}"]'
         line = line if source.line_of(target) > 1 else _first_header(source, target)
         source.refuse(f"{target!r} names no callable: a table is called module:qualified.name", line, target, fix=fix)
     for key, value in table.items():
@@ -263,6 +266,14 @@ def _nested_keys(table: Any) -> list[str]:
         if isinstance(table, list) and table:
             table = table[0]
     return keys
+
+
+def _as_toml(fix: str | None) -> str | None:
+    """A fix for a call as one for a file: `hints={"n": 8}` is `hints = { "n" = 8 }`."""
+    if fix is None:
+        return None
+    fix = re.sub(r'^(\w+)=\{"([^"]*)": (.*)\}$', r'\1 = { "\2" = \3 }', fix)
+    return re.sub(r'^(\w+)=(["\[])', r"\1 = \2", fix)
 
 
 def _first_header(source: Source, target: str) -> int:

@@ -23,6 +23,7 @@ class MalformedError(DeclarationError):
 
     place: Place | None = None
     span: tuple[int, int] = (0, 0)
+    corrected: str | None = None  # what the text of the place should be, where that is known
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,12 +64,14 @@ class Place:
         code: str | None = None,
     ) -> MalformedError:
         """The error for `text[start:end]`; `instead` is what should stand there, and becomes the fix."""
-        stop = len(self.text) if end is None else end
+        stop, corrected = len(self.text) if end is None else end, None
         if instead is not None:
             fix = self.corrected(start, stop, instead)
+            corrected = self.text[:start] + instead + self.text[stop:]
         error = MalformedError(what, where=self.marked(start, end), fix=fix, code=code)
         error.place = self
         error.span = (start, stop)
+        error.corrected = corrected
         return error
 
     def refuse(

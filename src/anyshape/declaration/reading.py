@@ -32,8 +32,23 @@ _DEEPEST: Final = 80
 
 # Words that read as something else than the name of a size.
 RESERVED: Final = frozenset(
-    ("self", "args", "kwargs", "shape", "size", "min", "max", "abs", "len", "int", "float", "bool", "sum", "pow")
-    + ("round", "divmod", "range", "math", "torch", "sympy", "Mod", "FloorDiv")
+    (
+        "self",
+        "args",
+        "kwargs",
+        "shape",
+        "size",
+        "min",
+        "max",
+        "abs",
+        "len",
+        "int",
+        "float",
+        "sum",
+        "pow",
+        "Mod",
+        "FloorDiv",
+    )
 )
 
 _TOKEN = re.compile(
@@ -43,12 +58,22 @@ _TOKEN = re.compile(
   | (?P<access>[^\W\d]\w*(?:\.\w+|\[[^\]]*\]|\.\w+\([^)]*\))+)
   | (?P<name>[^\W\d]\w*)
   | (?P<string>'[^']*'?|"[^"]*"?)
-  | (?P<op>\.\.\.|\*\*|//|<=|>=|==|!=|<>|<<|>>|&&|\|\||:=|->|=<|=>|\S)
+  | (?P<op>\.\.\.|===|!==|\*\*|//|<=|>=|==|!=|<>|<<|>>|&&|\|\||:=|->|=<|=>|\S)
     """,
     re.VERBOSE,
 )
 
-_INSTEAD: Final[Mapping[str, str]] = {"/": "//", "=": "==", "=<": "<=", "=>": ">=", "<>": "!=", "&&": "and", "&": "and"}
+_INSTEAD: Final[Mapping[str, str]] = {
+    "/": "//",
+    "=": "==",
+    "===": "==",
+    "!==": "!=",
+    "=<": "<=",
+    "=>": ">=",
+    "<>": "!=",
+    "&&": "and",
+    "&": "and",
+}
 _ADVICE: Final[Mapping[str, str]] = {
     "**": "write the product out: n*n",
     "||": "one clause cannot offer a choice: declare the range that holds both",
