@@ -1,8 +1,8 @@
 """Questions about all the sizes that a declaration allows.
 
 Owns what is asked of z3: whether invariants contradict one another, whether they decide a predicate, which sizes
-satisfy them, which are left uncovered. z3 is imported when the first question comes that bounds alone do not answer; without
-it answers are fewer, never wrong.
+satisfy them, which are left uncovered. z3 is imported when the first question comes that bounds alone do not answer;
+without it answers are fewer, never wrong.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from anyshape.errors import DeclarationError
 Claim: TypeAlias = str | Clause
 
 _TIMEOUT_MS: Final = 2000
+_BRIEF_MS: Final = 300  # for what is only good to know
 _MOST_SUBSETS: Final = 500
 # Sizes that people run, the likeliest first; each name gets another one where it can.
 _TYPICAL: Final = (64, 128, 32, 256, 16, 512, 8, 1024, 4, 2048, 2, 4096, 3, 6, 12, 24, 48, 96, 8192)
@@ -80,6 +81,7 @@ def conflicts(declaration: Declaration) -> None:
             raise _refusal(
                 what if len(core) == 1 else f"{what} under the invariants", core, f"take it out: {_shown(clause)}"
             )
+    _check_hints(declaration)
 
 
 def _check_hints(declaration: Declaration) -> None:
@@ -106,11 +108,11 @@ def vacuous(declaration: Declaration) -> tuple[Clause, ...]:
     found: list[Clause] = []
     for clause in reversed(declaration.where):
         others = [c for c in kept if c is not clause]
-        if implied((*declaration.facts, *others), clause):
+        if _entails((*declaration.facts, *others), clause, timeout_ms=_BRIEF_MS):
             kept = others
             found.insert(0, clause)
     for clause in declaration.specialize if isinstance(declaration.specialize, tuple) else ():
-        if implied(declaration.invariants, clause):
+        if _entails(declaration.invariants, clause, timeout_ms=_BRIEF_MS):
             found.append(clause)
     return tuple(found)
 
@@ -230,7 +232,7 @@ def _satisfiable(clauses: Sequence[Clause]) -> bool | None:
     return problem.check()
 
 
-def _entails(facts: Sequence[Clause], claim: Clause) -> bool:
+def _entails(facts: Sequence[Clause], claim: Clause, *, timeout_ms: int = _TIMEOUT_MS) -> bool:
     given = [c for clause in facts for c in clause.comparisons]
     if all(
         intervals.refuted([*given, c.negation]) and not divisors(c.left) + divisors(c.right) for c in claim.comparisons
@@ -241,7 +243,7 @@ def _entails(facts: Sequence[Clause], claim: Clause) -> bool:
     z3 = _z3()
     if z3 is None:
         return False
-    problem = _Problem(z3, _names((*facts, claim)))
+    problem = _Problem(z3, _names((*facts, claim)), timeout_ms=timeout_ms)
     for clause in facts:
         problem.add(clause)
     problem.add_negation(claim)
@@ -251,12 +253,12 @@ def _entails(facts: Sequence[Clause], claim: Clause) -> bool:
 class _Problem:
     """Clauses over sizes in z3, in a context of its own so that threads do not meet."""
 
-    def __init__(self, z3: Any, variables: Sequence[str]) -> None:
+    def __init__(self, z3: Any, variables: Sequence[str], *, timeout_ms: int = _TIMEOUT_MS) -> None:
         self._z3 = z3
         context = z3.Context()
         self._variables = {n: z3.Int(n, context) for n in variables}
         self._solver = z3.Solver(ctx=context)
-        self._solver.set("timeout", _TIMEOUT_MS)
+        self._solver.set("timeout", timeout_ms)
         for variable in self._variables.values():
             self._solver.add(variable >= 0)
         self._context = context

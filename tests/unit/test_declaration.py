@@ -315,7 +315,7 @@ assert not {"torch", "z3", "sympy"} & set(sys.modules), sorted(sys.modules)
 """
     import anyshape
 
-    subprocess.run([sys.executable, "-c", code, list(anyshape.__path__)[0]], check=True)
+    subprocess.run([sys.executable, "-c", code, next(iter(anyshape.__path__))], check=True)
 
 
 def test_a_refusal_is_a_value_error():

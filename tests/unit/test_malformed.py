@@ -136,7 +136,7 @@ def _check(error: DeclarationError) -> None:
         line = lines[i] if i else " " * 9 + lines[i]
         mark = lines[i + 1]
         assert set(mark.strip()) == {"^"}
-        assert len(mark) <= len(line) + (1 if i else 1)
+        assert len(mark) <= len(line) + 1
     if isinstance(error, MalformedError):
         assert error.place is not None
         start, end = error.span

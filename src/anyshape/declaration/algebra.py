@@ -1,7 +1,8 @@
 """Between declarations and sympy.
 
 Owns both directions: clauses as sympy facts about given symbols, and questions that a compiler asked in sympy as
-clauses over names. sympy is imported when it is needed; the division and remainder of the environment that asks are handed in.
+clauses over names. sympy is imported when it is needed; the division and remainder of the environment that asks are
+handed in.
 """
 
 from __future__ import annotations
