@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,11 +17,10 @@ import torch._functorch.config as functorch_config
 import torch._inductor.config as inductor_config
 from torch._dynamo import lookup_backend
 from torch._dynamo.decorators import mark_unbacked as _mark_unbacked
-from torch._dynamo.utils import counters
-
-from anyshape._torch import trees
+from torch._inductor.utils import fresh_cache
 
 MODES = ("auto", "dynamic=True", "mark_unbacked")
+_RESUMED = "torch_dynamo_resume_in_"  # how Dynamo names what follows a graph break
 _NO_LIMIT = 1 << 20
 _MEASURING: tuple[tuple[Any, dict[str, Any]], ...] = (
     (dynamo_config, {"recompile_limit": _NO_LIMIT, "accumulated_recompile_limit": _NO_LIMIT}),
@@ -36,28 +35,31 @@ class Counted:
 
     call: Callable[..., Any]
     programs: int = 0
+    continuations: int = 0  # graphs that begin where another one broke off
 
     def __call__(self, *args: Any) -> Any:
         return self.call(*args)
 
 
-def compile(fn: Callable[..., Any], *, mode: str, backend: str = "inductor") -> Counted:
-    """`torch.compile` as `mode` says; `mark_unbacked` marks every dim of every tensor of a call's arguments."""
+def compile(
+    fn: Callable[..., Any], *, mode: str, backend: str = "inductor", free: Sequence[Sequence[int]] = ()
+) -> Counted:
+    """`torch.compile` as `mode` says. `free` names the dims that vary, per argument: `mark_unbacked` marks them."""
     if mode not in MODES:
         raise ValueError(f"mode {mode!r} is not one of {', '.join(MODES)}")
     inner = lookup_backend(backend)
 
     def counting(graph: Any, inputs: Any) -> Any:
         counted.programs += 1
+        counted.continuations += any(_RESUMED in (node.stack_trace or "") for node in graph.graph.nodes)
         return inner(graph, inputs)
 
     compiled = torch.compile(fn, backend=counting, dynamic=True if mode == "dynamic=True" else None)
 
     def marked(*args: Any) -> Any:
-        for value in trees.leaves(args):
-            if isinstance(value, torch.Tensor):
-                for dim in range(value.dim()):
-                    _mark_unbacked(value, dim)
+        for value, dims in zip(args, free, strict=True):
+            for dim in dims:
+                _mark_unbacked(value, dim)
         return compiled(*args)
 
     counted = Counted(marked if mode == "mark_unbacked" else compiled)
@@ -73,12 +75,14 @@ def measuring() -> Iterator[None]:
         yield
 
 
-def graph_breaks() -> int:
-    """Graph breaks since `forget`, of whoever compiled: code between two graphs runs eagerly."""
-    return sum(counters["graph_break"].values())
-
-
-def forget() -> None:
-    """Drop what stock torch has compiled and learnt about sizes, so that the next run starts afresh."""
+@contextlib.contextmanager
+def afresh() -> Iterator[None]:
+    """Nothing that was compiled or learnt about sizes before is of use in here, neither in memory nor on disk."""
     torch._dynamo.reset()
-    counters.clear()
+    with fresh_cache():
+        yield
+
+
+def is_continuation(name: str) -> bool:
+    """Whether a captured part of this name begins where another one broke off."""
+    return name.startswith(_RESUMED)
