@@ -33,7 +33,6 @@ from anyshape._torch import concrete
 from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape.ops import out as rules
 
-_stock_call_function = TorchInGraphFunctionVariable.call_function
 _stock_produce_guards = FreeShapeEnv.produce_guards_verbose
 
 _APART = "__anyshape_apart"  # the guard's name for `apart`
@@ -47,15 +46,16 @@ def apart(a: torch.Tensor, b: torch.Tensor) -> bool:
 @contextlib.contextmanager
 def patches(abandon: type[BaseException]) -> Iterator[None]:
     """Capture out= calls; `abandon` is raised where a call has to run eagerly as a whole."""
+    inner = TorchInGraphFunctionVariable.call_function
     kept_apart: dict[int, set[tuple[Any, Any]]] = {}
 
     def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         env = getattr(tx.output, "shape_env", None)
         if not isinstance(env, FreeShapeEnv):
-            return _stock_call_function(self, tx, args, kwargs)
+            return inner(self, tx, args, kwargs)
         call = _OutCall.find(self, tx, args, kwargs, abandon)
         if call is None:
-            return _stock_call_function(self, tx, args, kwargs)
+            return inner(self, tx, args, kwargs)
         result = call.capture()
         kept_apart.setdefault(id(env), set()).update(call.inputs_apart())
         return result
@@ -64,8 +64,9 @@ def patches(abandon: type[BaseException]) -> Iterator[None]:
         self: FreeShapeEnv, placeholders: Any, sources: Any, source_ref: Any = lambda n: n.name, **rest: Any
     ) -> list[Any]:
         helpers = _stock_produce_guards(self, placeholders, sources, source_ref, **rest)
+        asked = set(sources)  # Inductor's cache asks too, about inputs that it names itself
+        pairs = sorted((source_ref(a), source_ref(b)) for a, b in kept_apart.get(id(self), ()) if {a, b} <= asked)
         for helper in helpers:
-            pairs = sorted((source_ref(a), source_ref(b)) for a, b in kept_apart.get(id(self), ()))
             helper.exprs.extend(f"{_APART}({a}, {b})" for a, b in pairs)
         return helpers
 
@@ -128,7 +129,7 @@ class _OutCall:
         self._check_memory()
         if self.name in rules.FACTORIES:
             self._take_options_from_out()
-        result = _stock_call_function(self.function, self.tx, self.args, self.kwargs)
+        result = self.function.call_function(self.tx, self.args, self.kwargs)
         results = [result] if self.single else getattr(result, "items", None)
         if not isinstance(results, list) or len(results) != len(self.outs) or not all(_is_plain(r) for r in results):
             self._leave("the call gives something else than its buffers hold")
@@ -234,6 +235,8 @@ class _OutCall:
         if out.dtype != value.dtype:
             self._leave(f"a buffer of {out.dtype} for a result of {value.dtype}")
         if out.dim() != value.dim():
+            if self.tx.output.shape_env.recording.substituted:
+                self._run_eagerly("a stand-in for 0 or 1 gave the result another rank")
             self._leave(f"a buffer of {out.dim()} dims for a result of {value.dim()}")
 
     def _require_shape(self, out: Any, value: Any) -> None:
