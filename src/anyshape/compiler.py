@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from anyshape import ops
 from anyshape._torch import aliases, capture
 from anyshape.dispatch import Admission
 from anyshape.programs import Predicate, Program
@@ -131,7 +132,7 @@ class Engine:
             return recording
 
         try:
-            with capture.patches(begin):
+            with capture.patches(begin, ops.RULES):
                 return convert(), None
         except (capture.Retrace, Exception) as error:
             return None, error

@@ -41,7 +41,7 @@ class Admission:
         self.classes = 1
         self.verify_seconds = 0.0
         self._lock = threading.RLock()
-        self._verdicts: dict[int, dict[tuple[bool, ...], verify.Difference | None]] = {}
+        self._verdicts: dict[int, dict[tuple[bool | None, ...], verify.Difference | None]] = {}
         self._places: dict[sympy.Symbol, str] = {}
         self._build()
 
@@ -110,7 +110,7 @@ class Admission:
 
         self._aot = python_code.function(list(recording.aot_decisions), self._places)
         self._aot_assumed = tuple(a.outcome for a in recording.aot_decisions.values())
-        self._aot_verdicts: dict[tuple[bool, ...], verify.Difference | None] = {}
+        self._aot_verdicts: dict[tuple[bool | None, ...], verify.Difference | None] = {}
 
     def _place(self, expr: sympy.Basic, index: int) -> None:
         if expr.is_Symbol and expr not in self._places:
@@ -122,7 +122,10 @@ class Admission:
         with self._lock:
             verdict = self.known.get(key)
             if verdict is None:
-                refusal = self.refuses(key)
+                try:
+                    refusal = self.refuses(key)
+                except Exception as error:  # a guard must not raise; what cannot be told is not admitted
+                    refusal = Refusal("class", f"could not be verified: {type(error).__name__}: {error}")
                 if refusal is not None:
                     self.refusals[key] = refusal
                 verdict = self.known[key] = refusal is None
@@ -138,23 +141,25 @@ class Admission:
             ):
                 return Refusal("layout", f"strides {key[start + dims : start + 2 * dims]}, not {tuple(wanted)}")
         for answer, value in zip(self._answers, self._facts(key), strict=True):
-            if bool(value) != answer.outcome:
+            if _outcome(value) != answer.outcome:
                 kind = "predicate" if answer.fact in self.recording.predicates else "requirement"
                 return Refusal(kind, self.recording.text(answer.fact))
         for index, (node, evaluate, assumed) in enumerate(self._nodes):
-            outcomes = tuple(map(bool, evaluate(key)))
+            outcomes = tuple(map(_outcome, evaluate(key)))
             if outcomes == assumed:
                 continue
             verdicts = self._verdicts.setdefault(index, {})
             if outcomes not in verdicts:
                 began = time.perf_counter()
-                verdicts[outcomes] = verify.differs(node, self.binding(key))
+                binding = self.binding(key)
+                strict = node.chooses_otherwise(binding)
+                verdicts[outcomes] = verify.differs(node, binding, strict=strict)
                 self.verify_seconds += time.perf_counter() - began
                 self.classes += verdicts[outcomes] is None
             difference = verdicts[outcomes]
             if difference is not None:
                 return Refusal("class", str(difference))
-        outcomes = tuple(map(bool, self._aot(key)))
+        outcomes = tuple(map(_outcome, self._aot(key)))
         if outcomes != self._aot_assumed:
             if outcomes not in self._aot_verdicts:
                 began = time.perf_counter()
@@ -175,6 +180,10 @@ class Admission:
             if place.startswith("v["):
                 values[symbol] = sympy.sympify(key[int(place[2:-1])])
         return values
+
+
+def _outcome(value: Any) -> bool | None:
+    return None if value is None else bool(value)
 
 
 def _offset_text(source: str) -> str:

@@ -31,6 +31,8 @@ class Environment(Protocol):
 
     def settled(self, expr: sympy.Basic) -> sympy.Basic | None: ...
 
+    def settled_from_two(self, expr: sympy.Basic) -> bool: ...
+
 
 @dataclasses.dataclass(frozen=True)
 class SymbolRecord:
@@ -79,6 +81,15 @@ class NodeRecord:
     opaque: bool = False  # cannot be run again: a differing outcome refuses the class
     scalars: frozenset[sympy.Basic] = frozenset()  # expressions that are arguments themselves
     decisions: dict[sympy.Basic, Answer] = dataclasses.field(default_factory=dict)
+    choices: set[sympy.Basic] = dataclasses.field(default_factory=set)  # decisions between ways, beyond 0 and 1
+    log: Any = None  # the aten calls it came down to
+
+    def holds(self, sizes: Mapping[sympy.Basic, sympy.Basic]) -> bool:
+        """Whether every decision has at `sizes` the outcome it was captured with."""
+        return all(_same(expr, sizes, answer.outcome) for expr, answer in self.decisions.items())
+
+    def chooses_otherwise(self, sizes: Mapping[sympy.Basic, sympy.Basic]) -> bool:
+        return not all(_same(expr, sizes, self.decisions[expr].outcome) for expr in self.choices)
 
 
 class Recording:
@@ -89,7 +100,7 @@ class Recording:
     ) -> None:
         self.env: Environment | None = None
         self.stand_ins = stand_ins or {}
-        self.exact = exact  # every answer is the truth for this call, and a predicate
+        self.exact = exact  # the aten graph gets true answers where general ones do not hold
         self.substituted = False  # a size of 0 or 1 was replaced by a stand-in
         self.symbols: dict[sympy.Symbol, SymbolRecord] = {}
         self.hints: dict[sympy.Basic, sympy.Integer] = {}
@@ -105,6 +116,7 @@ class Recording:
         self.aot_decisions: dict[sympy.Basic, Answer] = {}
         self._truths: frozenset[sympy.Basic] | None = frozenset()
         self._asked: set[sympy.Basic] = set()
+        self._choices: set[sympy.Basic] = set()  # of any node
         self.on_finish: Callable[[Sequence[InputRecord]], str | None] = lambda inputs: None
         self._locate = locate
 
@@ -166,7 +178,7 @@ class Recording:
         if self.silent:
             return truth
         boolean = truth in (sympy.true, sympy.false)
-        if self.exact and self.phase != "lowering":
+        if self.exact and self.phase == "aot" and truth != general:
             self._assume(expr if boolean else sympy.Eq(expr, truth), truth if boolean else sympy.true)
             return truth
         if self.phase == "lowering":
@@ -178,7 +190,9 @@ class Recording:
             if not boolean:
                 self._assume(sympy.Eq(expr, truth), sympy.true)
                 return truth
-            if general is None and _names_a_size(expr):
+            if general is None and (
+                self._is_about_numbers(expr) or not (expr in self._choices or self._is_about_units(expr))
+            ):
                 self._assume(expr, truth)
                 return truth
             outcome = truth if general is None else general
@@ -200,11 +214,23 @@ class Recording:
             return truth
         if not boolean:
             self._assume(sympy.Eq(expr, truth), sympy.true)
-        elif expr in self.node.scalars or _names_a_size(expr):
+        elif expr in self.node.scalars or self._is_about_numbers(expr):
             self._assume(expr, truth)
         else:
             self._decide(expr, truth)
+            if not self._is_about_units(expr):
+                self.node.choices.add(expr)
+                self._choices.add(expr)
         return truth
+
+    def _is_about_numbers(self, expr: sympy.Basic) -> bool:
+        """Whether a question is about int and float arguments alone: it is about values then, not about shapes."""
+        return all(self.symbols[s].kind == "number" for s in expr.free_symbols)
+
+    def _is_about_units(self, expr: sympy.Basic) -> bool:
+        """Whether all sizes from 2 on answer alike, so that a question only tells 0 and 1 from the rest."""
+        assert self.env is not None
+        return self.env.settled_from_two(expr)
 
     def begin_node(self, node: NodeRecord, truths: frozenset[sympy.Basic] | None = frozenset()) -> None:
         """A node asks from here on. `truths` are the questions that get their true answer; None means all of them."""
@@ -249,6 +275,10 @@ class Recording:
             return False
         if self.silent:
             return True
+        if self.node is not None and self.phase == "trace" and not _teaches(expr):
+            # Nothing is learnt from it, so where it fails the node itself can say whether that matters.
+            self._decide(expr, sympy.true)
+            return True
         if expr not in self.requirements:
             self.requirements[expr] = self._note(expr, True)
         assert self.env is not None
@@ -276,14 +306,12 @@ class Recording:
 
         actual = self.actuals
         for answer in (*self.predicates.values(), *self.requirements.values()):
-            if answer.expr.xreplace(actual) != sympy.sympify(answer.outcome):
+            if not _same(answer.expr, actual, answer.outcome):
                 return False
         for node in self.nodes:
-            if all(e.xreplace(actual) == sympy.sympify(a.outcome) for e, a in node.decisions.items()):
-                continue
-            if verify.differs(node, actual) is not None:
+            if not node.holds(actual) and verify.differs(node, actual, strict=node.chooses_otherwise(actual)) is not None:
                 return False
-        if all(e.xreplace(actual) == sympy.sympify(a.outcome) for e, a in self.aot_decisions.items()):
+        if all(_same(e, actual, a.outcome) for e, a in self.aot_decisions.items()):
             return True
         return all(verify.differs(node, actual) is None for node in self.aten)
 
@@ -298,11 +326,18 @@ class Recording:
         return relation_text(expr.xreplace(names))
 
 
-def _names_a_size(expr: sympy.Basic) -> bool:
-    """`n == 3`: a framework that asks for one size by name means something else there (`cross` picks its dim by it)."""
-    if not isinstance(expr, (sympy.Eq, sympy.Ne)):
+def _same(expr: sympy.Basic, sizes: Mapping[sympy.Basic, sympy.Basic], outcome: bool) -> bool:
+    try:
+        return bool(expr.xreplace(sizes) == sympy.sympify(outcome))
+    except (ZeroDivisionError, AssertionError):  # `n % 0` has no answer
         return False
-    return any(side.is_Integer and abs(int(side)) > 1 for side in expr.args)
+
+
+def _teaches(expr: sympy.Basic) -> bool:
+    """Whether a requirement is plain enough to simplify sizes with: an equality, or a bound on one size."""
+    if isinstance(expr, sympy.Eq):
+        return any(side.is_Symbol for side in expr.args)
+    return isinstance(expr, sympy.Rel) and len(expr.free_symbols) == 1
 
 
 def _memory_order(dims: int, rank: Callable[[int], int | None]) -> list[int]:

@@ -28,8 +28,11 @@ class Difference:
         return f"{self.what}: captured for {self.predicted}, eager gives {self.real}"
 
 
-def differs(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Integer]) -> Difference | None:
-    """Run `node` at exactly `sizes`; None if the capture's prediction holds there."""
+def differs(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic], *, strict: bool = False) -> Difference | None:
+    """Run `node` at exactly `sizes`; None if the capture's prediction holds there.
+
+    `strict` also wants the same aten calls: for a node that chose its way by a size other than 0 and 1.
+    """
     if node.opaque:
         return Difference(_name(node), "the sizes seen", "unknown: the call cannot be repeated on its own")
     run = concrete.ConcreteRun(sizes)
@@ -39,7 +42,8 @@ def differs(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Integer]) -> Dif
             kwargs = run.make(node.kwargs)
             given = [t for t in concrete.leaves((args, kwargs)) if hasattr(t, "untyped_storage")]
             before = {id(t): _storage(t) for t in given}
-            result = concrete.call(node.call, args, kwargs)
+            with concrete.OpLog() as log:
+                result = concrete.call(node.call, args, kwargs)
     except concrete.NotPlain as error:
         return Difference(_name(node), "the sizes seen", f"unknown: {error}")
     except Exception as error:
@@ -54,7 +58,21 @@ def differs(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Integer]) -> Dif
         difference = _leaf(node, run, want, got, shared, shares)
         if difference:
             return difference
+    if strict and node.log is not None and not _same_calls(run, node.log, log.calls):
+        return Difference(_name(node), f"{len(node.log)} aten calls", f"{len(log.calls)} others")
     return None
+
+
+def _same_calls(run: Any, captured: Any, real: Any) -> bool:
+    """Whether two lists of aten calls are one at these sizes."""
+    if len(captured) != len(real):
+        return False
+    for (call, numbers), (other, others) in zip(captured, real, strict=True):
+        if call is not other or len(numbers) != len(others):
+            return False
+        if any(_unequal(run.rename(a), b) for a, b in zip(numbers, others, strict=True)):
+            return False
+    return True
 
 
 def _leaf(
@@ -71,11 +89,11 @@ def _leaf(
             return Difference(_name(node), f"{want.dtype} on {want.device}", f"{got.dtype} on {got.device}")
         if want.conj != got.is_conj() or want.negated != got.is_neg():
             return Difference(_name(node), "a lazy conjugate", "another")
-        strides = [run.rename(s) for s in want.strides]
-        actual = [_number(s) for s in got.stride()]
         addressed = [i for i, n in enumerate(real) if n != 1] if 0 not in real else []
+        strides = {i: run.rename(want.strides[i]) for i in addressed}
+        actual = [_number(s) for s in got.stride()]
         if any(_unequal(strides[i], actual[i]) for i in addressed):
-            return Difference(_name(node), f"strides {tuple(strides)}", f"{tuple(actual)}")
+            return Difference(_name(node), f"strides {tuple(strides.values())}", f"{tuple(actual)}")
         if shared.get(want.storage) != shares.get(_storage(got)):
             return Difference(_name(node), "memory shared one way", "another")
         return None

@@ -8,8 +8,9 @@ before it is released, so a stock `torch.compile` in the same process never sees
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from unittest import mock
 
@@ -27,11 +28,13 @@ import torch._subclasses.fake_impls as fake_impls
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
 from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
 from torch._guards import TracingContext
+from torch._subclasses.meta_utils import MetaConverter
 from torch.fx.experimental.sym_node import SymNode
 from torch.utils import _pytree as pytree
 
 from anyshape import verify
 from anyshape._torch import concrete, out_calls, slices
+from anyshape._torch import rules as rule_calls
 from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape.recording import NodeRecord, Recording
 
@@ -70,7 +73,7 @@ _FUNCTORCH_CONFIG = {
 
 
 @contextlib.contextmanager
-def patches(make_recording: Callable[[], Recording]) -> Iterator[None]:
+def patches(make_recording: Callable[[], Recording], rules: Mapping[Any, Any]) -> Iterator[None]:
     """Everything of torch that differs while anyshape captures."""
     config = {k: v for k, v in _CONFIG.items() if hasattr(dynamo_config, k)}
     functorch = {k: v for k, v in _FUNCTORCH_CONFIG.items() if hasattr(functorch_config, k)}
@@ -93,7 +96,8 @@ def patches(make_recording: Callable[[], Recording]) -> Iterator[None]:
         stack.enter_context(mock.patch.object(aot_backends, "aot_module_simplified", _aot_module_simplified))
         stack.enter_context(mock.patch.object(SymNode, "expect_true", _expect_true))
         stack.enter_context(out_calls.patches(Retrace))
-        stack.enter_context(mock.patch.object(builder, "wrap_to_fake_tensor_and_record", _wrap_to_fake))
+        stack.enter_context(rule_calls.patches(rules))
+        stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))
         stack.enter_context(mock.patch.object(symbolic_shapes, "_static_eval_sym_bool", _static_eval))
         stack.enter_context(mock.patch.object(convert_frame, "CheckFunctionManager", _check_function_manager))
         stack.enter_context(mock.patch.object(dynamo_guards, "convert_to_concrete_values", _concrete_values))
@@ -163,12 +167,19 @@ def _aten_nodes(graph: Any) -> Iterator[NodeRecord]:
     for node in graph.graph.nodes:
         if node.op != "call_function" or value(node) is None:
             continue
+        target, result = node.target, value(node)
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), value)
-        if not _symbolic((args, kwargs, value(node))):
+        if getattr(target, "__name__", "") == "with_effects":
+            # (token, op, *args) -> (token, *results)
+            target, args, result = args[1], args[2:], list(result)[1:]
+            result = result[0] if len(result) == 1 else result
+        if not any(isinstance(x, torch.Tensor) for x in concrete.leaves(result)):
             continue
-        record = NodeRecord(node.target, opaque=_is_higher_order(node.target))
+        if not _symbolic((args, kwargs, result)):
+            continue
+        record = NodeRecord(target, opaque=_is_higher_order(target))
         try:
-            record.args, record.kwargs, record.result = concrete.snapshot((args, kwargs, value(node)))
+            record.args, record.kwargs, record.result = concrete.snapshot((args, kwargs, result))
         except concrete.NotPlain:
             record.opaque = True
         yield record
@@ -181,16 +192,16 @@ def _symbolic(tree: Any) -> bool:
     return any(isinstance(n, (torch.SymInt, torch.SymBool, torch.SymFloat)) for n in numbers)
 
 
-_stock_wrap_to_fake = builder.wrap_to_fake_tensor_and_record
+_stock_meta_converter = MetaConverter.__call__
 
 
-def _wrap_to_fake(value: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
+def _meta_converter(self: Any, *args: Any, **kwargs: Any) -> Any:
     """What is asked while an input is made fake is about the making, not about the program."""
-    env = tx.output.shape_env
+    env = kwargs.get("shape_env", args[1] if len(args) > 1 else None)
     if not isinstance(env, FreeShapeEnv):
-        return _stock_wrap_to_fake(value, tx, *args, **kwargs)
+        return _stock_meta_converter(self, *args, **kwargs)
     with env.recording.off_the_record():
-        return _stock_wrap_to_fake(value, tx, *args, **kwargs)
+        return _stock_meta_converter(self, *args, **kwargs)
 
 
 _CheckFunctionManager = convert_frame.CheckFunctionManager
@@ -262,10 +273,13 @@ def _general(env: FreeShapeEnv, record: NodeRecord, run: Callable[[], Any]) -> A
 
     def attempt(truths: frozenset[Any] | None) -> tuple[Any, Exception | None, bool]:
         record.decisions.clear()
+        record.choices.clear()
         recording.begin_node(record, truths)
         with env.undo_unless_kept() as keep:
             try:
-                result, error = run(), None
+                with concrete.OpLog() as log:
+                    result, error = run(), None
+                record.log = log.calls
             except Exception as e:
                 result, error = None, e
             holds = not recording.differing
@@ -292,8 +306,12 @@ def _general(env: FreeShapeEnv, record: NodeRecord, run: Callable[[], Any]) -> A
             raise error
         return result
     record.decisions.clear()
+    record.choices.clear()
     recording.begin_node(record, None)
-    return run()
+    with concrete.OpLog() as log:
+        result = run()
+    record.log = log.calls
+    return result
 
 
 def _remember_result(record: NodeRecord, result: Any) -> None:
@@ -324,6 +342,9 @@ def _ambient() -> Callable[[], Any] | None:
     return enter
 
 
+_OPS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "ops")
+
+
 def locate() -> tuple[str, str]:
     """Who asks: the user's line if the question comes from the traced program itself, else the framework's."""
     frame = sys._getframe(1)
@@ -342,7 +363,7 @@ def locate() -> tuple[str, str]:
         frame = frame.f_back
     with contextlib.suppress(Exception):
         stack = TracingContext.extract_stack()
-        if stack and user_asked:
+        if stack and user_asked and _OPS not in stack[-1].filename:
             return "user", f"{stack[-1].filename}:{stack[-1].lineno}"
     return "framework", framework or "?"
 

@@ -17,6 +17,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +40,29 @@ class ScalarSnapshot:
 
     expr: sympy.Basic
     pytype: type
+
+
+class OpLog(TorchDispatchMode):
+    """The aten calls that one call comes down to, each with its plain arguments.
+
+    A composite call that picks another way for other sizes may well give the same metadata; its aten calls tell.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Any, Any]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        numbers = [x for x in leaves((args, kwargs or {})) if isinstance(x, _NUMBERS)]
+        self.calls.append((func, tuple(_number(n) for n in numbers)))
+        return func(*args, **(kwargs or {}))
+
+
+_NUMBERS = (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def _number(value: Any) -> sympy.Basic:
+    return value.node.expr if hasattr(value, "node") else sympy.sympify(value)
 
 
 class NotPlain(Exception):
@@ -118,8 +142,10 @@ class ConcreteRun:
                     raise NotPlain("a real tensor")
                 return value
             sizes = [self.number(s) for s in value.sizes]
-            strides = [self.number(s) for s in value.strides]
-            offset = self.number(value.offset)
+            # Strides of an empty tensor address nothing, and may not even have a value (`n // 0`).
+            empty = any(type(n) is int and n == 0 for n in sizes)
+            strides = [1] * len(sizes) if empty else [self.number(s) for s in value.strides]
+            offset = 0 if empty else self.number(value.offset)
             base = self._storages.get(value.storage)
             if base is None or base.dtype != value.dtype:
                 tensor = torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)

@@ -25,4 +25,22 @@ def function(exprs: Sequence[sympy.Basic], names: dict[sympy.Symbol, str]) -> Ca
     source = "def evaluate(v):\n" + "\n".join([*lines, f"    return ({body})"])
     scope: dict[str, Any] = dict(SYMPY_INTERP)
     exec(source, scope)
-    return scope["evaluate"]  # type: ignore[no-any-return]
+    evaluate = scope["evaluate"]
+    if len(exprs) == 1:
+        return lambda v: _or_none(evaluate, v)
+
+    def all_of_them(v: Sequence[Any]) -> tuple[Any, ...]:
+        try:
+            return evaluate(v)  # type: ignore[no-any-return]
+        except ArithmeticError:
+            return tuple(function([e], names)(v)[0] for e in exprs)
+
+    return all_of_them
+
+
+def _or_none(evaluate: Callable[[Sequence[Any]], tuple[Any, ...]], v: Sequence[Any]) -> tuple[Any, ...]:
+    """A question that has no answer at some sizes (`n % 0`) is answered None there."""
+    try:
+        return evaluate(v)
+    except ArithmeticError:
+        return (None,)

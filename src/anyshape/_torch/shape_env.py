@@ -160,6 +160,17 @@ class FreeShapeEnv(ShapeEnv):
         self._settled_cache[key] = value
         return value
 
+    def settled_from_two(self, expr: sympy.Basic) -> bool:
+        """Whether all sizes from 2 on give one answer."""
+        expr = self.simplify(expr)
+        ranges = []
+        for symbol in expr.free_symbols:
+            bounds = self.var_to_range[symbol]
+            if bounds.lower in (0, 1):
+                bounds = ValueRanges(sympy.Integer(2), bounds.upper) if bounds.upper > 1 else bounds
+            ranges.append((symbol, bounds))
+        return self._maybe_evaluate_static(expr, var_to_range=tuple(ranges)) is not None
+
     def _by_cases(self, expr: sympy.Basic, ranges: dict[sympy.Basic, Any]) -> sympy.Basic | None:
         """Try sizes at 0 and from 1 on: most questions about strides have one answer in both."""
         value = self._maybe_evaluate_static(expr, var_to_range=tuple(ranges.items()))

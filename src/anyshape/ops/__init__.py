@@ -1,1 +1,16 @@
-"""Facts about ops that torch does not tell."""
+"""Explicit semantics for calls that torch answers for one size at a time.
+
+Owns the table of rules. A rule is a plain function with the signature of the call it stands for, written in torch calls that
+hold for every size; it is traced in the place of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from anyshape.ops import comparison, fourier, indexing
+
+RULES: dict[Any, Callable[..., Any]] = {**comparison.RULES, **fourier.RULES, **indexing.RULES}
+
+__all__ = ["RULES"]

@@ -1,0 +1,60 @@
+"""Giving a torch function explicit semantics while a capture runs.
+
+Owns the seam: a call of a function that has a rule is traced as the rule's own Python instead. What the rules are is told in
+`anyshape.ops`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from unittest import mock
+
+import torch
+from torch._dynamo.variables.builder import SourcelessBuilder
+from torch._dynamo.variables.tensor import TensorVariable
+from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+
+@contextlib.contextmanager
+def patches(rules: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
+    """Calls of the functions in `rules`, and of the tensor methods of the same name, are traced as their rule."""
+    codes = {rule.__code__ for rule in rules.values()}
+    functions = {}
+    for function, rule in rules.items():
+        functions[function] = rule
+    methods = {
+        f.__name__: rule for f, rule in rules.items() if getattr(torch, f.__name__, None) is f and hasattr(torch.Tensor, f.__name__)
+    }
+    call_function = TorchInGraphFunctionVariable.call_function
+    call_method = TensorVariable.call_method
+
+    def inside_a_rule(tx: Any) -> bool:
+        return getattr(tx, "f_code", None) in codes
+
+    def by_rule_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        rule = functions.get(self.value) if _hashable(self.value) else None
+        if rule is None or "out" in kwargs or inside_a_rule(tx):
+            return call_function(self, tx, args, kwargs)
+        return SourcelessBuilder.create(tx, rule).call_function(tx, list(args), dict(kwargs))
+
+    def by_rule_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        rule = methods.get(name)
+        if rule is None or inside_a_rule(tx):
+            return call_method(self, tx, name, args, kwargs)
+        return SourcelessBuilder.create(tx, rule).call_function(tx, [self, *args], dict(kwargs))
+
+    with (
+        mock.patch.object(TorchInGraphFunctionVariable, "call_function", by_rule_function),
+        mock.patch.object(TensorVariable, "call_method", by_rule_method),
+    ):
+        yield
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,60 @@
+"""Fourier transforms of a given length.
+
+The C++ code slices or pads its input to the length, or does neither: three programs for one call. Doing both, with the
+length that is left over, is one program for every size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def _fit(x: Any, dim: Any, length: Any) -> Any:
+    """`x` cut or padded with zeros to `length` along `dim`."""
+    axis = dim + x.dim() if dim < 0 else dim
+    kept = torch.sym_min(x.shape[axis], length)
+    return torch.nn.functional.pad(x.narrow(axis, 0, kept), [0, 0] * (x.dim() - 1 - axis) + [0, length - kept])
+
+
+def _one_dim(transform: Callable[..., Any], half: bool) -> Callable[..., Any]:
+    def rule(input: Any, n: Any = None, dim: Any = -1, norm: Any = None) -> Any:
+        if n is None or n < 1:
+            return transform(input, n, dim, norm)
+        return transform(_fit(input, dim, n // 2 + 1 if half else n), n, dim, norm)
+
+    return rule
+
+
+def _many_dims(transform: Callable[..., Any], half: bool, default: Any) -> Callable[..., Any]:
+    def rule(input: Any, s: Any = None, dim: Any = default, norm: Any = None) -> Any:
+        if s is None:
+            return transform(input, s, dim, norm)
+        axes = list(range(input.dim() - len(s), input.dim())) if dim is None else list(dim)
+        if len(axes) != len(s):
+            return transform(input, s, dim, norm)
+        for position, axis in enumerate(axes):
+            length = s[position]
+            if length < 1:
+                return transform(input, s, dim, norm)
+            last = position == len(axes) - 1
+            input = _fit(input, axis, length // 2 + 1 if half and last else length)
+        return transform(input, s, dim, norm)
+
+    return rule
+
+
+_ONE = {torch.fft.fft: False, torch.fft.ifft: False, torch.fft.rfft: False, torch.fft.ihfft: False}
+_ONE_FROM_HALF = {torch.fft.irfft: True, torch.fft.hfft: True}
+_TWO = {torch.fft.fft2: False, torch.fft.ifft2: False, torch.fft.rfft2: False, torch.fft.ihfft2: False}
+_TWO_FROM_HALF = {torch.fft.irfft2: True, torch.fft.hfft2: True}
+_ALL = {torch.fft.fftn: False, torch.fft.ifftn: False, torch.fft.rfftn: False, torch.fft.ihfftn: False}
+_ALL_FROM_HALF = {torch.fft.irfftn: True, torch.fft.hfftn: True}
+
+RULES: dict[Any, Callable[..., Any]] = {
+    **{f: _one_dim(f, half) for f, half in (_ONE | _ONE_FROM_HALF).items()},
+    **{f: _many_dims(f, half, (-2, -1)) for f, half in (_TWO | _TWO_FROM_HALF).items()},
+    **{f: _many_dims(f, half, None) for f, half in (_ALL | _ALL_FROM_HALF).items()},
+}
