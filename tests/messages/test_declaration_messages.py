@@ -135,6 +135,7 @@ VIOLATIONS = {
         """\
         AS021: seq is two sizes: 16 in x.shape[1], and 17 in mask.shape[1]
           where: mask has shape (2, 17), declared as shapes["mask"] = "batch seq"
+                                                                             ^^^
           value: 17 (before: 16)
           fix:   shapes={"mask": "batch seq_mask"}""",
     ),
@@ -143,6 +144,7 @@ VIOLATIONS = {
         """\
         AS021: x has 2 dims, and 3 are declared
           where: x has shape (2, 16), declared as shapes["x"] = "batch seq 512"
+                                                                 ^^^^^^^^^^^^^
           value: (2, 16)
           fix:   shapes={"x": "seq 512"}""",
     ),
@@ -151,6 +153,7 @@ VIOLATIONS = {
         """\
         AS021: x.shape[2] is 511, and 512 is declared
           where: x has shape (2, 16, 511), declared as shapes["x"] = "batch seq 512"
+                                                                                ^^^
           value: 511
           fix:   shapes={"x": "batch seq _"}""",
     ),
@@ -159,6 +162,7 @@ VIOLATIONS = {
         """\
         AS021: next.shape[1] is 16, but seq+1 is 17 with seq = 16 (x.shape[1])
           where: next has shape (2, 16), declared as shapes["next"] = "... seq+1"
+                                                                           ^^^^^
           value: 16
           fix:   shapes={"next": "... _"}""",
     ),

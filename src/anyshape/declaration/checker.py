@@ -21,6 +21,7 @@ from anyshape.declaration.expression import (
     names,
     source,
 )
+from anyshape.declaration.place import Place
 from anyshape.declaration.shape import Shape
 from anyshape.errors import InvariantError
 
@@ -138,7 +139,11 @@ def explain(shapes: Sequence[Shape], plan: Plan, sizes: Sequence[Sequence[int] |
             site = shape.site(take.position, len(actual))
             what = f"{site} is {size}, and no {take.name} makes {shape.dims[take.position].text} that"
             raise InvariantError(
-                what, where=_line(shape, actual), value=size, fix=_freed(shape, take.position), code="AS021"
+                what,
+                where=_line(shape, actual, take.position),
+                value=size,
+                fix=_freed(shape, take.position),
+                code="AS021",
             )
         values[take.name], sites[take.name] = value, shape.site(take.position, len(actual))
     for i, j in plan.checks:
@@ -162,7 +167,7 @@ def _check_dim(
             what = f"{dim.name} is two sizes: {values[dim.name]} in {sites[dim.name]}, and {size} in {site}"
             fix = _replaced(shape, position, f"{dim.name}_{shape.path.root}")
             raise InvariantError(
-                what, where=_line(shape, actual), value=size, before=values[dim.name], fix=fix, code="AS021"
+                what, where=_line(shape, actual, position), value=size, before=values[dim.name], fix=fix, code="AS021"
             )
         return
     try:
@@ -173,7 +178,9 @@ def _check_dim(
         given = ", ".join(f"{n} = {values[n]} ({sites[n]})" for n in names(dim.expr))
         right = "cannot be computed" if expected is None else f"is {expected}"
         what = f"{site} is {size}, but {dim.text} {right} with {given}"
-        raise InvariantError(what, where=_line(shape, actual), value=size, fix=_freed(shape, position), code="AS021")
+        raise InvariantError(
+            what, where=_line(shape, actual, position), value=size, fix=_freed(shape, position), code="AS021"
+        )
 
 
 def _refuse_rank(shape: Shape, actual: Sequence[int]) -> NoReturn:
@@ -192,7 +199,9 @@ def _refuse_rank(shape: Shape, actual: Sequence[int]) -> NoReturn:
 def _refuse_static(shape: Shape, position: int, actual: Sequence[int]) -> NoReturn:
     dim, size = shape.dims[position], actual[shape.index(position)]
     what = f"{shape.site(position, len(actual))} is {size}, and {dim.value} is declared"
-    raise InvariantError(what, where=_line(shape, actual), value=size, fix=_freed(shape, position), code="AS021")
+    raise InvariantError(
+        what, where=_line(shape, actual, position), value=size, fix=_freed(shape, position), code="AS021"
+    )
 
 
 def _refuse_clause(clause: Clause, values: Mapping[str, int], sites: Mapping[str, str]) -> NoReturn:
@@ -206,9 +215,12 @@ def _refuse_clause(clause: Clause, values: Mapping[str, int], sites: Mapping[str
     )
 
 
-def _line(shape: Shape, actual: Sequence[int]) -> str:
+def _line(shape: Shape, actual: Sequence[int], position: int | None = None) -> str:
+    """The shape that came and the words it was declared in, with a dim of them marked."""
     sizes = ", ".join(map(str, actual)) + ("," if len(actual) == 1 else "")
-    return f'{shape.path} has shape ({sizes}), declared as shapes["{shape.path}"] = "{shape.text}"'
+    before = f'{shape.path} has shape ({sizes}), declared as shapes["{shape.path}"] = "'
+    place = Place("shapes", shape.path.text, before, shape.text, '"')
+    return place.marked(*(shape.span(position) if position is not None else ()))
 
 
 def _pasted(shape: Shape, text: str) -> str:

@@ -57,7 +57,6 @@ class Path:
         `arguments` holds the arguments by parameter name (`inspect.BoundArguments.arguments`), `args` and `kwargs` the
         call as it was written, `owner` what `self` means.
         """
-        steps: Sequence[Step] = self.steps
         if self.root in arguments:
             value = arguments[self.root]
         elif self.root == "args":
@@ -68,7 +67,7 @@ class Path:
             value = owner
         else:
             value = (kwargs or {}).get(self.root)
-        for step in steps:
+        for step in self.steps:
             if value is None:
                 return None
             try:

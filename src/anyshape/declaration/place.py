@@ -48,11 +48,6 @@ class Place:
         line = self.before + _CONTROL.sub(" ", shown) + self.after
         return f"{line}\n{_INDENT}{' ' * (len(self.before) + start - first)}{carets}"
 
-    def corrected(self, start: int, end: int, instead: str) -> str:
-        """The text with another part in place of `text[start:end]`, as it can be pasted."""
-        words = " ".join((self.text[:start] + instead + self.text[end:]).split())
-        return self.pasted.replace("{}", words if len(words) <= _LONGEST else instead, 1)
-
     def error(
         self,
         what: str,
@@ -61,17 +56,20 @@ class Place:
         *,
         fix: str | None = None,
         instead: str | None = None,
+        whole: str | None = None,
         code: str | None = None,
     ) -> MalformedError:
-        """The error for `text[start:end]`; `instead` is what should stand there, and becomes the fix."""
-        stop, corrected = len(self.text) if end is None else end, None
+        """The error for `text[start:end]`. `instead` should stand there, or the text should be `whole`: either is the fix."""
+        stop = len(self.text) if end is None else end
         if instead is not None:
-            fix = self.corrected(start, stop, instead)
-            corrected = self.text[:start] + instead + self.text[stop:]
+            whole = self.text[:start] + instead + self.text[stop:]
+        if whole is not None:
+            whole = " ".join(whole.split())
+            fix = self.pasted.replace("{}", whole if len(whole) <= _LONGEST else instead or whole[:_LONGEST], 1)
         error = MalformedError(what, where=self.marked(start, end), fix=fix, code=code)
         error.place = self
         error.span = (start, stop)
-        error.corrected = corrected
+        error.corrected = whole
         return error
 
     def refuse(
@@ -82,9 +80,10 @@ class Place:
         *,
         fix: str | None = None,
         instead: str | None = None,
+        whole: str | None = None,
         code: str | None = None,
     ) -> NoReturn:
-        raise self.error(what, start, end, fix=fix, instead=instead, code=code)
+        raise self.error(what, start, end, fix=fix, instead=instead, whole=whole, code=code)
 
 
 def in_key(option: str, key: str, value: object) -> Place:

@@ -231,7 +231,7 @@ def _check_order(place: Place, tokens: list[_Token], start: int, end: int) -> No
     if open_at:
         at = (open_at[-1].start, open_at[-1].end)
         instead = f"({place.text[at[1] : end].strip()})"
-        place.refuse("this parenthesis is never closed", at[0], at[1], fix=place.corrected(at[0], end, instead))
+        place.refuse("this parenthesis is never closed", *at, whole=place.text[: at[0]] + instead + place.text[end:])
     if operand_next:
         last = tokens[-1] if tokens else None
         at = (last.start, last.end) if last else (start, end)

@@ -74,6 +74,17 @@ class Shape:
         index = self.index(position)
         return f"{self.path}.shape[{index + rank if index < 0 and rank is not None else index}]"
 
+    def span(self, position: int) -> tuple[int, int]:
+        """Where a dim stands in the text."""
+        tokens = self.text.split()
+        index = position + (self.ellipsis is not None and position >= self.ellipsis)
+        token = self.dims[position].text
+        if len(tokens) == len(self.dims) + (self.ellipsis is not None):
+            start = sum(len(t) + 1 for t in tokens[:index])
+        else:
+            start = max(0, self.text.find(token))  # there are spaces in parentheses
+        return start, start + len(token)
+
     @property
     def facts(self) -> tuple[Clause, ...]:
         """What its derived dims say about their names: no size is negative."""
@@ -128,8 +139,7 @@ def _read_dim(place: Place, start: int, end: int) -> Dim:
     if token == "_":
         return ANY
     if token.endswith(","):
-        fix = place.corrected(0, len(place.text), place.text.replace(",", " "))
-        place.refuse("dims are separated by spaces", end - 1, end, fix=fix)
+        place.refuse("dims are separated by spaces", end - 1, end, whole=place.text.replace(",", " "))
     if token.endswith("!") and len(token) > 1:
         return _read_marked(place, start, end)
     if re.fullmatch(r"-\d+", token):
@@ -138,13 +148,13 @@ def _read_dim(place: Place, start: int, end: int) -> Dim:
         fix = f'{match[2]} for a static size, or {match[1]} and where=["{match[1]} == {match[2]}"]'
         place.refuse("a dim is a name or a number, not both", start, end, fix=fix)
     if match := re.fullmatch(r"[*#?]+([^\W\d]\w*)", token):
-        fix = place.corrected(start, end, "..." if token.startswith("*") else match[1])
-        place.refuse(f"{token[0]!r} is not a mark of declarations", start, start + 1, fix=fix)
+        whole = place.text[:start] + ("..." if token.startswith("*") else match[1]) + place.text[end:]
+        place.refuse(f"{token[0]!r} is not a mark of declarations", start, start + 1, whole=whole)
     if operator := re.match(r"//|[-+*/%]", token):
         left, right = place.text[:start].rstrip(), place.text[end:].lstrip()
         right = place.text[end:] if operator.group() != token else right or "1"
-        fix = place.corrected(0, len(place.text), f"{left or 'seq'}{token}{right}")
-        place.refuse("a derived size is written without spaces", start, start + operator.end(), fix=fix)
+        whole = f"{left or 'seq'}{token}{right}"
+        place.refuse("a derived size is written without spaces", start, start + operator.end(), whole=whole)
     if re.fullmatch(r"\.+", token):
         place.refuse(f"{token!r} is no dim", start, end, instead="...")
     expr = read_size(place, start, end)

@@ -222,19 +222,9 @@ def _check_solvable(shapes: Sequence[Shape]) -> None:
     for name, i, j in plan(shapes, (), [True] * len(shapes)).unsolved:
         shape = shapes[i]
         place = in_value("shapes", shape.path.text, shape.text)
-        start = _offset(shape, j)
         what = f"no dim tells the value of {name}: it stands only in {shape.dims[j].text}"
         fix = f"let {name} stand alone, or as {name}+1 or 2*{name}, in a dim of another tensor"
-        place.refuse(what, start, start + len(shape.dims[j].text), fix=fix)
-
-
-def _offset(shape: Shape, position: int) -> int:
-    """Where a dim stands in the text of its shape."""
-    tokens = shape.text.split()
-    index = position + (shape.ellipsis is not None and position >= shape.ellipsis)
-    if len(tokens) != len(shape.dims) + (shape.ellipsis is not None):
-        return max(0, shape.text.find(shape.dims[position].text))  # spaces inside parentheses
-    return sum(len(t) + 1 for t in tokens[:index])
+        place.refuse(what, *shape.span(j), fix=fix)
 
 
 def _stacklevel() -> int:
