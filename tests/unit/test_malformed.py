@@ -31,7 +31,7 @@ SHAPE_TEXTS = [
     "a^b", "~a", "a\\b", "`a`", "{n}", "2seq", "1_", "0x10", "007", "1__0", "99999999999999999999", "9" * 5000, "seq-seq",
     "0*seq", "seq*0+3", "seq//seq", "-seq", "+seq", "seq//8", "batch*seq", "n²", "½", "٣", "\x00", "a\x00b", "a+" * 400 + "a",
     "(" * 300 + "a" + ")" * 300, " ".join(["a"] * 65), "a++", "a+*b", "a//", "(a+)", "()+a", "a b+ c", "é-", "🙂", "n:=3",
-    "a if b else c", "yield", "a->b", "1-2",
+    "a if b else c", "yield", "a->b", "1-2", "1_.5", "1e999",
 ]  # fmt: skip
 
 CLAUSES = [
@@ -177,6 +177,27 @@ def test_the_fix_of_a_clause_can_be_pasted(clause):
         Declaration.parse({"x": "batch"}, [clause])
     fix = eval(f"dict({caught.value.fix})")
     Declaration.parse({"x": "batch"}, **fix)
+
+
+@pytest.mark.parametrize("text", SHAPE_TEXTS, ids=lambda t: ascii(t)[:40])
+def test_following_the_fixes_ends_in_a_declaration(text):
+    for _ in range(8):
+        try:
+            Declaration.parse({"x": text, "other": "a b n seq batch"})
+        except MalformedError as error:
+            if error.corrected is None:
+                return  # advice in words
+            assert error.corrected != text
+            text = error.corrected
+        else:
+            return
+    pytest.fail(f"still malformed: {text}")
+
+
+def test_two_clauses_in_one_text():
+    with pytest.raises(DeclarationError) as caught:
+        Declaration.parse({"x": "batch seq"}, ["batch < 4, seq < 4"])
+    assert caught.value.fix == 'where=["batch < 4", " seq < 4"]'
 
 
 _WORDS = st.sampled_from(

@@ -59,7 +59,7 @@ class Place:
         whole: str | None = None,
         code: str | None = None,
     ) -> MalformedError:
-        """The error for `text[start:end]`. `instead` should stand there, or the text should be `whole`: either is the fix."""
+        """The error for `text[start:end]`, where `instead` should stand, or for a text that should be `whole`."""
         stop = len(self.text) if end is None else end
         if instead is not None:
             whole = self.text[:start] + instead + self.text[stop:]

@@ -53,9 +53,9 @@ RESERVED: Final = frozenset(
 
 _TOKEN = re.compile(
     r"""
-    (?P<float>\d[\d_]*\.\d*(?:[eE][+-]?\d+)?|\.\d+|\d+[eE][+-]\d+)
+    (?P<float>\d[\d_]*\.\d*(?:[eE][+-]?\d+)?|\.\d+|\d+[eE][+-]?\d+)
   | (?P<number>\d\w*)
-  | (?P<access>[^\W\d]\w*(?:\.\w+|\[[^\]]*\]|\.\w+\([^)]*\))+)
+  | (?P<access>[^\W\d]\w*(?:\.\w+\([^)]*\)|\.\w+|\[[^\]]*\])+)
   | (?P<name>[^\W\d]\w*)
   | (?P<string>'[^']*'?|"[^"]*"?)
   | (?P<op>\.\.\.|===|!==|\*\*|//|<=|>=|==|!=|<>|<<|>>|&&|\|\||:=|->|=<|=>|\S)
@@ -72,17 +72,16 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "=>": ">=",
     "<>": "!=",
     "&&": "and",
-    "&": "and",
+    "    " & ": " and ",": "and",
+    ",": '", "',
+    ";": '", "',
 }
 _ADVICE: Final[Mapping[str, str]] = {
     "**": "write the product out: n*n",
     "||": "one clause cannot offer a choice: declare the range that holds both",
     "|": "write divisibility as seq % 8 == 0",
     "^": "write the product out: n*n",
-    ",": "dims are separated by spaces, clauses are separate strings",
     "!": 'the mark stands right after a name in shapes: "batch! seq"',
-    "...": '"..." stands alone as a dim of shapes',
-    "?": 'write "_" for a dim of any size',
 }
 
 
@@ -104,6 +103,12 @@ def check_name(place: Place, name: str, start: int) -> None:
         place.refuse(
             f"{name!r} is not a name", start, end, fix="letters, digits and _, not beginning with a digit: seq_len"
         )
+    if keyword.iskeyword(name) and place.option != "shapes":
+        what = f"{name!r} is a keyword of Python and not part of declarations"
+        fix = (
+            'a range: "1 <= batch <= 2"' if name == "in" else "names and whole numbers with + - * // % and comparisons"
+        )
+        place.refuse(what, start, end, fix=fix, instead="==" if name == "is" else None)
     if keyword.iskeyword(name):
         place.refuse(
             f"{name!r} is a keyword of Python and cannot name a size", start, end, instead=f"{name.lower()}_size"
@@ -119,12 +124,13 @@ def read_size(place: Place, start: int, end: int) -> Expression:
     """The expression of a dim, `place.text[start:end]`."""
     tokens = _scan(place, start, end)
     for token in tokens:
-        if token.text in COMPARISONS or token.text == "and":
-            fix = f'name the dim, and give where=["{place.text[start:end].strip()}"]'
-            place.refuse("a dim cannot be a comparison", token.start, token.end, fix=fix)
-        if token.text == "%":
-            fix = 'name the dim, and give where=["seq % 8 == 0"]'
-            place.refuse("a dim cannot be a remainder", token.start, token.end, fix=fix)
+        if token.text in COMPARISONS or token.text == "%":
+            # The dim by its name, and what was said of it as an invariant.
+            name = next((t.text for t in tokens if t.kind == "name"), "n")
+            shape = place.pasted.replace("{}", " ".join(f"{place.text[:start]}{name}{place.text[end:]}".split()), 1)
+            clause = "".join(place.text[start:end].split()) + (" == 0" if token.text == "%" else "")
+            what = "a dim cannot be a remainder" if token.text == "%" else "a dim cannot be a comparison"
+            place.refuse(what, token.start, token.end, fix=f'{shape}, where=["{clause}"]')
     _check_order(place, tokens, start, end)
     tree, offset = _tree(place, start, end)
     return _Reader(place, offset).expression(tree)
@@ -161,8 +167,9 @@ def _scan(place: Place, start: int, end: int) -> list[_Token]:
 def _check_token(place: Place, token: _Token, *, following: str) -> None:
     text, at = token.text, (token.start, token.end)
     if token.kind == "float":
-        digits = text.split(".")[0].split("e")[0].split("E")[0].strip("_") or "1"
-        place.refuse(f"{text} is no whole number, and sizes are", *at, instead=digits)
+        value = float(text.replace("_", ""))
+        whole = str(int(value)) if 1 <= value <= LARGEST else "1"
+        place.refuse(f"{text} is no whole number, and sizes are", *at, instead=whole)
     elif token.kind == "number":
         _check_number(place, token)
     elif token.kind == "access":
@@ -172,29 +179,34 @@ def _check_token(place: Place, token: _Token, *, following: str) -> None:
     elif token.kind == "string":
         place.refuse("a text within the text", *at, instead=re.sub(r"\W", "", text) or "n")
     elif token.kind == "name":
-        if following == "(" and text not in ("and", "or", "not"):
+        if following == "(" and not keyword.iskeyword(text):
             advice = {"Mod": "seq % 8 == 0", "FloorDiv": "seq//8"}
             advice |= {"min": 'two clauses: "n <= a", "n <= b"', "max": 'two clauses: "n >= a", "n >= b"'}
             fix = advice.get(text, "names and whole numbers with + - * // %")
             place.refuse(f"{text!r} is a function, and there are none in declarations", *at, fix=fix)
-        if text in ("or", "not"):
+        if text in ("or", "not") and place.option != "shapes":
             fix = "declare the range that holds both" if text == "or" else 'turn the comparison round: "batch != 1"'
             place.refuse(f"{text!r} is not part of declarations", *at, fix=fix)
         elif text == "_":
             fix = "give the dim a name in shapes, and use it here"
             place.refuse("'_' is any size and has no value to compute with", *at, fix=fix)
-        elif text != "and":
+        elif text != "and" or place.option == "shapes":
             check_name(place, text, token.start)
     elif text not in ARITHMETIC and text not in COMPARISONS and text not in ("(", ")"):
         fix = _ADVICE.get(text, "names and whole numbers with + - * // %")
-        place.refuse(f"{text!r} is not part of declarations", *at, fix=fix, instead=_INSTEAD.get(text))
+        instead = _INSTEAD.get(text)
+        if place.option == "shapes" and text not in _ADVICE:
+            instead = "//" if text == "/" else f" {text} " if text == "..." else " "
+        place.refuse(f"{text!r} is not part of declarations", *at, fix=fix, instead=instead)
 
 
 def _check_number(place: Place, token: _Token) -> None:
     text, at = token.text, (token.start, token.end)
     if not re.fullmatch(r"[0-9]+(?:_[0-9]+)*", text):
-        split = re.match(r"([0-9]+)_?([^\W\d]\w*)$", text)
-        instead = f"{split[1]}*{split[2]}" if split else "512"
+        split = re.match(r"([0-9]+)_?([^\W\d_]\w*)$", text)
+        instead = f"{split[1]}*{split[2]}" if split else re.sub("[^0-9]", "", text).lstrip("0") or "512"
+        if re.fullmatch("0[xX][0-9a-fA-F]{1,15}", text):
+            instead = str(int(text, 16))
         place.refuse(f"{text!r} is neither a number nor a name", *at, instead=instead)
     digits = text.replace("_", "")
     if len(digits) > 1 and digits.startswith("0"):
@@ -224,7 +236,8 @@ def _check_order(place: Place, tokens: list[_Token], start: int, end: int) -> No
                 place.refuse("a size is missing before this parenthesis", *at, instead=f"1{token.text}")
             open_at.pop()
         elif operand_next and token.text not in ("-", "+"):
-            place.refuse(f"a size is missing before {token.text!r}", *at, instead=f"1 {token.text}")
+            instead = f"1 {token.text}" if previous is None and token.text in COMPARISONS else ""
+            place.refuse(f"a size is missing before {token.text!r}", *at, instead=instead)
         else:
             operand_next = True
         previous = token
@@ -235,7 +248,9 @@ def _check_order(place: Place, tokens: list[_Token], start: int, end: int) -> No
     if operand_next:
         last = tokens[-1] if tokens else None
         at = (last.start, last.end) if last else (start, end)
-        place.refuse("a size is missing after this", *at, instead=f"{last.text} 1" if last else "1")
+        place.refuse(
+            "a size is missing after this", *at, instead="" if last is None or last.text == "and" else f"{last.text}1"
+        )
 
 
 def _tree(place: Place, start: int, end: int) -> tuple[ast.expr, int]:
@@ -274,10 +289,8 @@ class _Reader:
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
             return tuple(c for value in node.values for c in self.comparisons(value))
         if not isinstance(node, ast.Compare):
-            text = " ".join(self._place.text.split())
-            compared = "== 0" if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) else ">= 1"
-            fix = self._place.pasted.replace("{}", f"{text} {compared}", 1)
-            self._refuse(node, "this is a size, not a fact about one", fix)
+            compared = " == 0" if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) else " >= 1"
+            self._refuse(node, "this is a size, not a fact about one", after=compared)
         sides = [self.expression(node.left), *(self.expression(c) for c in node.comparators)]
         return tuple(
             Comparison(left, _OPS[type(op)], right)
@@ -299,13 +312,17 @@ class _Reader:
             left, right = self.expression(node.left, depth + 1), self.expression(node.right, depth + 1)
             op = _OPS[type(node.op)]
             if op in ("//", "%") and isinstance(right, Number) and right.value < 1:
-                self._refuse(node.right, f"a size cannot be divided by {right.value}", "a number from 1 on: seq//8")
+                self._refuse(node.right, f"a size cannot be divided by {right.value}", instead="8")
             return operation(op, left, right)
         self._refuse(node, "a comparison cannot be part of a size", 'join comparisons with "and"')
 
-    def _refuse(self, node: ast.expr, what: str, fix: str) -> NoReturn:
+    def _refuse(
+        self, node: ast.expr, what: str, fix: str | None = None, *, instead: str | None = None, after: str | None = None
+    ) -> NoReturn:
         # Columns of `ast` count bytes of the text it was given, which begins with a parenthesis of ours.
         line = ("(" + re.sub(r"\s", " ", self._place.text[self._offset + 1 :]) + ")").encode()
         start = len(line[: node.col_offset].decode(errors="ignore")) + self._offset
         end = len(line[: node.end_col_offset].decode(errors="ignore")) + self._offset
-        self._place.refuse(what, start, end, fix=fix)
+        if after is not None:
+            instead = self._place.text[start:end] + after
+        self._place.refuse(what, start, end, fix=fix, instead=instead)

@@ -99,14 +99,12 @@ def read_shape(place: Place, path: Path) -> Shape:
     """The shape in the whole text of the place."""
     text = place.text
     if not text.strip():
-        place.refuse("an empty shape", fix=f'shapes={{"{path}": "()"}} for a tensor without dims, "..." for any')
+        place.refuse("an empty shape, which says nothing", whole="...")
     if text.strip() == "()":
         return Shape(path, "()", ())
     tokens = _split(text)
     if len(tokens) > MOST_DIMS:
-        place.refuse(
-            f"{len(tokens)} dims; torch has at most {MOST_DIMS}", tokens[MOST_DIMS][0], fix='"..." for the rest'
-        )
+        place.refuse(f"{len(tokens)} dims; torch has at most {MOST_DIMS}", tokens[MOST_DIMS][0], whole="...")
     dims: list[Dim] = []
     ellipsis: int | None = None
     for start, end in tokens:
@@ -138,20 +136,30 @@ def _read_dim(place: Place, start: int, end: int) -> Dim:
     token = place.text[start:end]
     if token == "_":
         return ANY
-    if token.endswith(","):
-        place.refuse("dims are separated by spaces", end - 1, end, whole=place.text.replace(",", " "))
-    if token.endswith("!") and len(token) > 1:
+    if comma := re.search("[,;]", token):
+        at = (start + comma.start(), start + comma.end())
+        place.refuse("dims are separated by spaces", *at, whole=re.sub(r"[,;\[\]]", " ", place.text))
+    if token.startswith("!"):
+        whole = (
+            re.sub(r"\s*!\s*(?=\s|$)", "! ", place.text)
+            if token == "!"
+            else f"{place.text[:start]}{token[1:]}!{place.text[end:]}"
+        )
+        place.refuse("the mark stands right after a name", start, start + 1, whole=whole if whole.strip(" !") else "_!")
+    if token.endswith("!"):
         return _read_marked(place, start, end)
     if re.fullmatch(r"-\d+", token):
         place.refuse("no size is negative", start, end, instead="_" if token == "-1" else token[1:])
     if match := re.fullmatch(r"([^\W\d]\w*)=(\d+)", token):
-        fix = f'{match[2]} for a static size, or {match[1]} and where=["{match[1]} == {match[2]}"]'
-        place.refuse("a dim is a name or a number, not both", start, end, fix=fix)
+        place.refuse("a dim is a name or a number, not both", start, end, instead=match[2])
     if match := re.fullmatch(r"[*#?]+([^\W\d]\w*)", token):
         whole = place.text[:start] + ("..." if token.startswith("*") else match[1]) + place.text[end:]
         place.refuse(f"{token[0]!r} is not a mark of declarations", start, start + 1, whole=whole)
     if operator := re.match(r"//|[-+*/%]", token):
         left, right = place.text[:start].rstrip(), place.text[end:].lstrip()
+        if not left and operator.group() != token:
+            at = (start, start + operator.end())
+            place.refuse("a dim begins with a name or a number", *at, instead="")
         right = place.text[end:] if operator.group() != token else right or "1"
         whole = f"{left or 'seq'}{token}{right}"
         place.refuse("a derived size is written without spaces", start, start + operator.end(), whole=whole)
