@@ -72,8 +72,8 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "=>": ">=",
     "<>": "!=",
     "&&": "and",
-    "    " & ": " and ",": "and",
-    ",": '", "',
+    "&": "and",
+    ",": '", "',  # two clauses
     ";": '", "',
 }
 _ADVICE: Final[Mapping[str, str]] = {
