@@ -277,7 +277,7 @@ def test_binding_is_cheap():
         for _ in range(200):
             declaration.bind(tensors)
         best = min(best, (time.perf_counter() - began) / 200)
-    assert best < 20e-6  # 2 on a quiet machine
+    assert best < 20e-6  # several times what it takes, for busy machines
 
 
 # -- sympy, and what is imported -------------------------------------------------------------------------------
