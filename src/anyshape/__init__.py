@@ -1,1 +1,38 @@
-from anyshape.compiler import compile as compile
+"""anyshape: compile once, exactly eager, for every shape.
+
+This file is the index: every public name, and where it lives.
+"""
+
+from anyshape._torch import versions as _versions
+
+_versions.check()  # before anything else of torch's insides is touched
+
+from anyshape import testing  # noqa: E402
+from anyshape._version import __version__  # noqa: E402
+from anyshape.compiler import compile  # noqa: E402
+from anyshape.errors import (  # noqa: E402
+    DeclarationError,
+    Error,
+    InvariantError,
+    NewBehaviourError,
+    NotCompilableError,
+    UnsupportedTorchError,
+)
+from anyshape.explain import explain  # noqa: E402
+from anyshape.programs import Predicate, Program, Variant  # noqa: E402
+
+__all__ = [
+    "DeclarationError",
+    "Error",
+    "InvariantError",
+    "NewBehaviourError",
+    "NotCompilableError",
+    "Predicate",
+    "Program",
+    "UnsupportedTorchError",
+    "Variant",
+    "__version__",
+    "compile",
+    "explain",
+    "testing",
+]

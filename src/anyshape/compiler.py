@@ -1,203 +1,117 @@
 """`anyshape.compile`.
 
-Owns the compiled callable: its programs, its counts, and what happens when a call arrives that no program serves.
+Owns the callable that people hold: a function or a module that looks like the one it was made from, with `programs` and
+`fallbacks`. What a program is and how a call gets one is the engine's.
 """
 
 from __future__ import annotations
 
-import collections
 import functools
-import time
-from collections.abc import Callable, Iterator, Sequence
+import inspect
+import types
+from collections.abc import Callable
 from typing import Any
 
-from anyshape import ops
-from anyshape._torch import aliases, capture
-from anyshape.dispatch import Admission
-from anyshape.programs import Predicate, Program
-from anyshape.recording import STAND_INS, Answer, InputRecord, Recording
+from anyshape._torch import capture, modules
+from anyshape.engine import Engine, RunEagerly, observers
+from anyshape.errors import NotCompilableError
+from anyshape.programs import Program
 
-
-# Called with each program when it has been compiled: for tests and the doctor.
-observers: list[Callable[[Program], None]] = []
-
-
-class LiveProgram:
-    """A compiled program and its counts."""
-
-    def __init__(self, recording: Recording, site: tuple[str, str, int], capture_seconds: float) -> None:
-        self.recording = recording
-        self.site = site
-        self.admission: Admission | None = None
-        self.calls = 0
-        self.capture_seconds = capture_seconds
-        self.compile_seconds = 0.0
-        self.graph_breaks: tuple[str, ...] = ()
-
-    def view(self) -> Program:
-        assert self.admission is not None
-        name, file, line = self.site
-        return Program(
-            name=name,
-            file=file,
-            line=line,
-            predicates=tuple(self._predicate(a) for a in self.recording.predicates.values()),
-            requirements=tuple(self.recording.text(a.fact) for a in self.recording.requirements.values()),
-            classes=self.admission.classes,
-            variants=(),
-            calls=self.calls,
-            capture_seconds=self.capture_seconds,
-            compile_seconds=self.compile_seconds,
-            verify_seconds=self.admission.verify_seconds,
-            graph_breaks=self.graph_breaks,
-        )
-
-    def _predicate(self, answer: Answer) -> Predicate:
-        file, _, line = answer.where.rpartition(":")
-        return Predicate(self.recording.text(answer.fact), answer.asked_by, file, int(line) if line.isdigit() else 0)
-
-
-def _attempts() -> Iterator[Callable[[], Recording]]:
-    """Ways to capture a call, the most general first."""
-    for stand_ins in STAND_INS:
-        yield functools.partial(Recording, locate=capture.locate, stand_ins=stand_ins)
-    yield functools.partial(Recording, locate=capture.locate, exact=True)
-
-
-class Engine:
-    """The programs of one compiled callable."""
-
-    def __init__(self, backend: Any, *, fullgraph: bool) -> None:
-        self._backend = backend
-        self._fullgraph = fullgraph
-        self._programs: list[LiveProgram] = []
-        self.fallbacks: collections.Counter[str] = collections.Counter()
-        self._recordings: list[Recording] = []
-        self._pending: dict[int, LiveProgram] = {}
-        self._eager_calls: dict[Any, str] = {}
-        self._site = ("?", "?", 0)
-        self._began = 0.0
-
-    @property
-    def programs(self) -> list[LiveProgram]:
-        """Those whose compiled code is alive: `torch._dynamo.reset()` drops it."""
-        return self._programs
-
-    # -- capture -----------------------------------------------------------------------------------------------
-
-    def capture(self, convert: Callable[[], Any], frame: Any) -> Any:
-        """Called by Dynamo, under its lock, for a frame that no program serves."""
-        known = capture.call_key(frame)
-        reason = self._eager_calls.get(known) if known is not None else None
-        if reason is not None:
-            self.fallbacks[reason] += 1
-            return capture.eagerly()
-        code = frame.f_code
-        self._site = (code.co_name, code.co_filename, code.co_firstlineno)
-        outcome: Any = None
-        error: BaseException | None = None
-        for new_recording in _attempts():
-            outcome, error = self._attempt(convert, new_recording)
-            if error is None and getattr(outcome, "guarded_code", None) is not None:
-                self._publish([p for p in self._pending.values() if p.admission is not None])
-                return outcome
-            if not isinstance(error, capture.Retrace) and not any(r.substituted for r in self._recordings):
-                break
-        if error is None:
-            return outcome
-        if not isinstance(error, capture.Retrace) and not capture.runs_eagerly(error, fullgraph=self._fullgraph):
-            raise error
-        reason = capture.reason(error)
-        self.fallbacks[reason] += 1
-        if known is not None:
-            self._eager_calls[known] = reason
-        return capture.eagerly()
-
-    def _publish(self, programs: Sequence[LiveProgram]) -> None:
-        self._programs.extend(programs)
-        for observer in list(observers):
-            for program in programs:
-                observer(program.view())
-
-    def _attempt(
-        self, convert: Callable[[], Any], new_recording: Callable[[], Recording]
-    ) -> tuple[Any, BaseException | None]:
-        self._recordings, self._pending = [], {}
-
-        def begin() -> Recording:
-            recording = new_recording()
-            recording.on_finish = functools.partial(self._finish, recording)
-            self._recordings.append(recording)
-            self._began = time.perf_counter()
-            return recording
-
-        try:
-            with capture.patches(begin, ops.RULES):
-                return convert(), None
-        except (capture.Retrace, Exception) as error:
-            return None, error
-
-    def compile_graph(self, graph: Any, inputs: Sequence[Any]) -> Any:
-        """The Dynamo backend."""
-        recording = capture.current_recording()
-        if recording is None:
-            return self._backend(graph, inputs)
-        if not recording.holds_for_actual():
-            raise capture.Retrace
-        began = time.perf_counter()
-        program = LiveProgram(recording, self._site, began - self._began)
-        self._pending[id(recording)] = program
-        recording.phase = "aot"
-        restore = aliases.restorer(graph)
-        compiled = self._backend(graph, inputs)
-        program.compile_seconds = time.perf_counter() - began
-
-        def run(*args: Any) -> Any:
-            program.calls += 1
-            return compiled(*args)
-
-        def run_and_restore(*args: Any) -> Any:
-            program.calls += 1
-            return restore(args, compiled(*args))
-
-        return run if restore is None else run_and_restore
-
-    def _finish(self, recording: Recording, inputs: Sequence[InputRecord]) -> str | None:
-        """Dynamo asks for the guards: the program is complete."""
-        if not recording.holds_for_actual():
-            raise capture.Retrace
-        admission = Admission(recording, inputs)
-        program = self._pending.get(id(recording))
-        if program is not None:
-            program.admission = admission
-        if not inputs:
-            return None
-        capture.publish_guard(admission)
-        return f"{capture.GUARD_NAME}({admission.guard})"
+__all__ = ["CompiledFunction", "compile", "observers"]
 
 
 class CompiledFunction:
-    """A function compiled by anyshape."""
+    """A function compiled by anyshape. It is called as the function is."""
 
-    def __init__(self, target: Any, engine: Engine) -> None:
+    def __init__(self, function: Callable[..., Any], target: Callable[..., Any], engine: Engine) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
         self._target = target
         self._engine = engine
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._target(*args, **kwargs)
+        try:
+            return self._target(*args, **kwargs)
+        except RunEagerly:
+            return self._function(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """As a method: `self` is an argument like any other."""
+        return self if instance is None else types.MethodType(self, instance)
 
     @property
     def programs(self) -> tuple[Program, ...]:
+        """What was compiled and is alive."""
         return tuple(p.view() for p in self._engine.programs)
 
     @property
     def fallbacks(self) -> dict[str, int]:
+        """How often a call ran eagerly, by reason."""
         return dict(self._engine.fallbacks)
+
+    def __repr__(self) -> str:
+        return f"<anyshape-compiled {getattr(self, '__qualname__', self._function)!s}>"
+
+    def __reduce__(self) -> Any:
+        raise _cannot_pickle()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise _cannot_copy()
+
+
+def _cannot_pickle() -> NotCompilableError:
+    return NotCompilableError(
+        "a compiled function holds machine code and cannot be pickled",
+        fix="pickle the function it was made from, and compile it where it is loaded: anyshape.compile(fn)",
+        code="AS004",
+    )
+
+
+def _cannot_copy() -> NotCompilableError:
+    return NotCompilableError(
+        "a compiled function cannot be copied deeply: its programs belong to the original",
+        fix="copy the function or module it was made from, and compile the copy: anyshape.compile(copy.deepcopy(fn))",
+        code="AS005",
+    )
 
 
 def compile(
-    fn: Any = None, *, fullgraph: bool = False, backend: Any = "inductor", mode: Any = None, options: Any = None
+    fn: Any = None,
+    *,
+    fullgraph: bool = False,
+    backend: Any = "inductor",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
 ) -> Any:
+    """Compile a function or module once for every size it is called with.
+
+    Drop-in for `torch.compile`; also a decorator, with or without arguments. `backend`, `mode`, `options`, `fullgraph` and
+    `disable` are passed on.
+    """
+    if fn is None:
+        return functools.partial(
+            compile, fullgraph=fullgraph, backend=backend, mode=mode, options=options, disable=disable
+        )
+    if isinstance(fn, CompiledFunction) or modules.is_compiled(fn):
+        return fn
+    if not callable(fn):
+        raise NotCompilableError(
+            f"anyshape.compile takes a function or a module, not {type(fn).__name__}",
+            value=repr(fn)[:80],
+            fix="f = anyshape.compile(fn)",
+        )
+    if mode is not None and options is not None:
+        raise NotCompilableError(
+            "mode and options cannot both be given, as in torch.compile",
+            value=f"mode={mode!r}",
+            fix=f"f = anyshape.compile(fn, mode={mode!r})",
+            code="AS007",
+        )
     engine = Engine(capture.inner_backend(backend, mode, options), fullgraph=fullgraph)
-    target = capture.install(fn, engine.compile_graph, fullgraph=fullgraph, capture=engine.capture)
-    return CompiledFunction(target, engine)
+    target = capture.install(fn, engine.compile_graph, fullgraph=fullgraph, capture=engine.capture, disable=disable)
+    if modules.is_module(fn):
+        engine.starts_at(modules.first_code(fn))
+        return modules.compiled(target, engine, pickled=_cannot_pickle, copied=_cannot_copy)
+    engine.starts_at(getattr(inspect.unwrap(fn), "__code__", None))
+    return CompiledFunction(fn, target, engine)

@@ -31,7 +31,7 @@ class Environment(Protocol):
 
     def settled(self, expr: sympy.Basic) -> sympy.Basic | None: ...
 
-    def settled_from_two(self, expr: sympy.Basic) -> bool: ...
+    def settled_from_two(self, expr: sympy.Basic) -> sympy.Basic | None: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +96,12 @@ class Recording:
     """The symbols, decisions, predicates and requirements of one capture."""
 
     def __init__(
-        self, *, locate: Callable[[], tuple[str, str]], stand_ins: Mapping[int, int] | None = None, exact: bool = False
+        self,
+        *,
+        locate: Callable[[], tuple[str, str]],
+        retrace: type[BaseException],
+        stand_ins: Mapping[int, int] | None = None,
+        exact: bool = False,
     ) -> None:
         self.env: Environment | None = None
         self.stand_ins = stand_ins or {}
@@ -117,7 +122,9 @@ class Recording:
         self._truths: frozenset[sympy.Basic] | None = frozenset()
         self._asked: set[sympy.Basic] = set()
         self._choices: set[sympy.Basic] = set()  # of any node
+        self._outcomes: dict[sympy.Basic, bool] = {}  # every decision's, for the backend to be told the same
         self.on_finish: Callable[[Sequence[InputRecord]], str | None] = lambda inputs: None
+        self.retrace: type[BaseException] = retrace
         self._locate = locate
 
     # -- symbols -----------------------------------------------------------------------------------------------
@@ -184,6 +191,10 @@ class Recording:
         if self.phase == "lowering":
             if general is not None:
                 return general
+            if boolean and expr in self._outcomes:
+                return sympy.sympify(self._outcomes[expr])
+            if boolean and self._is_about_units(expr, truth):
+                return truth
             self._assume(expr if boolean else sympy.Eq(expr, truth), truth if boolean else sympy.true)
             return truth
         if self.phase == "aot":
@@ -197,6 +208,7 @@ class Recording:
                 return truth
             outcome = truth if general is None else general
             self.aot_decisions.setdefault(expr, Answer(expr, bool(outcome), "framework", ""))
+            self._outcomes[expr] = bool(outcome)
             return outcome
         if self.node is None:
             self._assume(expr if boolean else sympy.Eq(expr, truth), truth if boolean else sympy.true)
@@ -227,10 +239,15 @@ class Recording:
         """Whether a question is about int and float arguments alone: it is about values then, not about shapes."""
         return all(self.symbols[s].kind == "number" for s in expr.free_symbols)
 
-    def _is_about_units(self, expr: sympy.Basic) -> bool:
-        """Whether all sizes from 2 on answer alike, so that a question only tells 0 and 1 from the rest."""
+    def _is_about_units(self, expr: sympy.Basic, answer: sympy.Basic | None = None) -> bool:
+        """Whether all sizes from 2 on answer alike (with `answer`), so that a question only tells 0 and 1 from the rest."""
         assert self.env is not None
-        return self.env.settled_from_two(expr)
+        if isinstance(expr, (sympy.And, sympy.Or)) and answer is None:
+            return all(self._is_about_units(arg) for arg in expr.args)
+        if isinstance(expr, sympy.Not):
+            return self._is_about_units(expr.args[0], None if answer is None else sympy.Not(answer))
+        value = self.env.settled_from_two(expr)
+        return value is not None and (answer is None or bool(value) == bool(answer))
 
     def begin_node(self, node: NodeRecord, truths: frozenset[sympy.Basic] | None = frozenset()) -> None:
         """A node asks from here on. `truths` are the questions that get their true answer; None means all of them."""
@@ -272,12 +289,17 @@ class Recording:
     def require(self, expr: sympy.Basic) -> bool:
         """The framework insists on `expr`. False where it does not hold, and the framework raises its own error."""
         if self.truth(expr) != sympy.true:
+            if self.phase == "aot" and not self.exact:
+                raise self.retrace  # a general answer led here
             return False
         if self.silent:
             return True
+        # Where nothing is learnt from it, the node itself can say whether it matters that it fails.
         if self.node is not None and self.phase == "trace" and not _teaches(expr):
-            # Nothing is learnt from it, so where it fails the node itself can say whether that matters.
             self._decide(expr, sympy.true)
+            return True
+        if self.phase == "aot" and not _teaches(expr):
+            self.aot_decisions.setdefault(expr, Answer(expr, True, "framework", ""))
             return True
         if expr not in self.requirements:
             self.requirements[expr] = self._note(expr, True)
@@ -287,6 +309,7 @@ class Recording:
 
     def _decide(self, expr: sympy.Basic, outcome: sympy.Basic) -> None:
         assert self.node is not None
+        self._outcomes[expr] = bool(outcome)
         if expr not in self.node.decisions:
             self.node.decisions[expr] = Answer(expr, bool(outcome), "framework", "")
 

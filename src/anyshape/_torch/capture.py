@@ -25,6 +25,7 @@ import torch._dynamo.utils as dynamo_utils
 import torch._dynamo.variables.builder as builder
 import torch._functorch.config as functorch_config
 import torch._subclasses.fake_impls as fake_impls
+import torch.compiler.config as compiler_config
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
 from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
 from torch._guards import TracingContext
@@ -33,7 +34,8 @@ from torch.fx.experimental.sym_node import SymNode
 from torch.utils import _pytree as pytree
 
 from anyshape import verify
-from anyshape._torch import concrete, direct_writes, out_calls, slices
+from anyshape._version import __version__
+from anyshape._torch import concrete, direct_writes, out_calls, random_state, slices
 from anyshape._torch import rules as rule_calls
 from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape.recording import NodeRecord, Recording
@@ -93,11 +95,15 @@ def patches(make_recording: Callable[[], Recording], rules: Mapping[Any, Any]) -
         stack.enter_context(mock.patch.object(fake_impls, "_compute_slice_index", slices.index))
         stack.enter_context(mock.patch.object(builder, "is_int_specialization_case", specializes_int))
         stack.enter_context(functorch_config.patch(**functorch))
+        if hasattr(compiler_config, "cache_key_tag"):
+            # Stock entries of Inductor's cache carry guards on the sizes that stock saw.
+            tag = f"{compiler_config.cache_key_tag}anyshape-{__version__}"
+            stack.enter_context(compiler_config.patch(cache_key_tag=tag))
         stack.enter_context(mock.patch.object(aot_backends, "aot_module_simplified", _aot_module_simplified))
         stack.enter_context(mock.patch.object(SymNode, "expect_true", _expect_true))
         stack.enter_context(out_calls.patches(Retrace))
         stack.enter_context(direct_writes.patches())
-        stack.enter_context(rule_calls.patches(rules))
+        stack.enter_context(rule_calls.patches({**rules, **random_state.rules()}))
         stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))
         stack.enter_context(mock.patch.object(symbolic_shapes, "_static_eval_sym_bool", _static_eval))
         stack.enter_context(mock.patch.object(convert_frame, "CheckFunctionManager", _check_function_manager))

@@ -13,31 +13,37 @@ from unittest import mock
 
 import torch
 from torch._dynamo.variables.builder import SourcelessBuilder
+from torch._dynamo.variables.functions import SkipFunctionVariable
 from torch._dynamo.variables.tensor import TensorVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+from torch._dynamo.variables.user_defined import UserDefinedClassVariable
 
 
 @contextlib.contextmanager
 def patches(rules: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
     """Calls of the functions in `rules`, and of the tensor methods of the same name, are traced as their rule."""
     codes = {rule.__code__ for rule in rules.values()}
-    functions = {}
-    for function, rule in rules.items():
-        functions[function] = rule
+    functions = dict(rules)
     methods = {
-        f.__name__: rule for f, rule in rules.items() if getattr(torch, f.__name__, None) is f and hasattr(torch.Tensor, f.__name__)
+        f.__name__: rule
+        for f, rule in rules.items()
+        if getattr(torch, f.__name__, None) is f and hasattr(torch.Tensor, f.__name__)
     }
-    call_function = TorchInGraphFunctionVariable.call_function
     call_method = TensorVariable.call_method
 
     def inside_a_rule(tx: Any) -> bool:
         return getattr(tx, "f_code", None) in codes
 
-    def by_rule_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        rule = functions.get(self.value) if _hashable(self.value) else None
-        if rule is None or "out" in kwargs or inside_a_rule(tx):
-            return call_function(self, tx, args, kwargs)
-        return SourcelessBuilder.create(tx, rule).call_function(tx, list(args), dict(kwargs))
+    def by_rule(kind: type) -> Callable[..., Any]:
+        call_function = kind.call_function  # type: ignore[attr-defined]
+
+        def call(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+            rule = functions.get(self.value) if _hashable(self.value) else None
+            if rule is None or "out" in kwargs or inside_a_rule(tx):
+                return call_function(self, tx, args, kwargs)
+            return SourcelessBuilder.create(tx, rule).call_function(tx, list(args), dict(kwargs))
+
+        return call
 
     def by_rule_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         rule = methods.get(name)
@@ -45,10 +51,10 @@ def patches(rules: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
             return call_method(self, tx, name, args, kwargs)
         return SourcelessBuilder.create(tx, rule).call_function(tx, [self, *args], dict(kwargs))
 
-    with (
-        mock.patch.object(TorchInGraphFunctionVariable, "call_function", by_rule_function),
-        mock.patch.object(TensorVariable, "call_method", by_rule_method),
-    ):
+    with contextlib.ExitStack() as stack:
+        for kind in (TorchInGraphFunctionVariable, SkipFunctionVariable, UserDefinedClassVariable):
+            stack.enter_context(mock.patch.object(kind, "call_function", by_rule(kind)))
+        stack.enter_context(mock.patch.object(TensorVariable, "call_method", by_rule_method))
         yield
 
 

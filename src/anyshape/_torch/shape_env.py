@@ -34,6 +34,7 @@ from anyshape.recording import InputRecord, Recording
 _LEARNT = ("replacements", "axioms", "var_to_range", "divisible", "guards", "deferred_runtime_asserts")
 
 _FROM_ZERO = ValueRanges(sympy.Integer(0), int_oo)
+_TWO_OR_MORE = sympy.Symbol("_two_or_more", integer=True, positive=True) + 1
 _MOST_CASES = 5  # symbols in a question worth a case distinction
 
 
@@ -160,8 +161,8 @@ class FreeShapeEnv(ShapeEnv):
         self._settled_cache[key] = value
         return value
 
-    def settled_from_two(self, expr: sympy.Basic) -> bool:
-        """Whether all sizes from 2 on give one answer."""
+    def settled_from_two(self, expr: sympy.Basic) -> sympy.Basic | None:
+        """The one answer of all sizes from 2 on, given sizes or computed ones; None if they differ."""
         expr = self.simplify(expr)
         ranges = []
         for symbol in expr.free_symbols:
@@ -169,7 +170,11 @@ class FreeShapeEnv(ShapeEnv):
             if bounds.lower in (0, 1):
                 bounds = ValueRanges(sympy.Integer(2), bounds.upper) if bounds.upper > 1 else bounds
             ranges.append((symbol, bounds))
-        return self._maybe_evaluate_static(expr, var_to_range=tuple(ranges)) is not None
+        value = self._maybe_evaluate_static(expr, var_to_range=tuple(ranges))
+        if value is None and isinstance(expr, sympy.Rel) and any(side.is_Integer for side in expr.args):
+            size = next(side for side in expr.args if not side.is_Integer)
+            value = expr.xreplace({size: _TWO_OR_MORE})
+        return value if value in (sympy.true, sympy.false) else None
 
     def _by_cases(self, expr: sympy.Basic, ranges: dict[sympy.Basic, Any]) -> sympy.Basic | None:
         """Try sizes at 0 and from 1 on: most questions about strides have one answer in both."""
@@ -222,6 +227,9 @@ class FreeShapeEnv(ShapeEnv):
     def produce_guards_verbose(
         self, placeholders: Sequence[Any], sources: Sequence[Any], source_ref: Any = lambda n: n.name, **rest: Any
     ) -> list[Any]:
+        if rest.get("guards") is not None or any(isinstance(s, str) for s in sources):
+            # Not for Dynamo: Inductor's cache writes down which sizes an entry was made for.
+            return super().produce_guards_verbose(placeholders, sources, source_ref, **rest)  # type: ignore[no-any-return]
         langs = rest.get("langs", ("python", "verbose_python"))
         inputs = []
         for value, source in zip(placeholders, sources, strict=True):

@@ -9,8 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anyshape.ops import comparison, fourier, indexing
+from anyshape.ops import attention, comparison, fourier, indexing, reduction
 
-RULES: dict[Any, Callable[..., Any]] = {**comparison.RULES, **fourier.RULES, **indexing.RULES}
+RULES: dict[Any, Callable[..., Any]] = {
+    **attention.RULES,
+    **comparison.RULES,
+    **fourier.RULES,
+    **indexing.RULES,
+    **reduction.RULES,
+}
 
 __all__ = ["RULES"]

@@ -1,0 +1,79 @@
+"""Compiled modules.
+
+Owns the module that `anyshape.compile(module)` gives back: torch's own OptimizedModule, so that parameters, state_dict, hooks,
+`train()` and `eval()` are the original's, with what anyshape knows of its programs.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._dynamo.eval_frame import OptimizedModule
+
+from anyshape.programs import Program
+
+
+class CompiledModule(OptimizedModule):
+    """A module compiled by anyshape. It is called, trained and saved as the module is."""
+
+    # Set on the instance by `compiled`; never on the original, to which OptimizedModule passes other attributes on.
+    _anyshape_engine: Any
+    _anyshape_refuse: tuple[Callable[[], Exception], Callable[[], Exception]]
+    _anyshape_eagerly: type[BaseException]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().__call__(*args, **kwargs)
+        except self._anyshape_eagerly:
+            return self._orig_mod(*args, **kwargs)
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        return tuple(p.view() for p in self._anyshape_engine.programs)
+
+    @property
+    def fallbacks(self) -> dict[str, int]:
+        return dict(self._anyshape_engine.fallbacks)
+
+    @property
+    def _engine(self) -> Any:
+        return self._anyshape_engine
+
+    def __reduce__(self) -> Any:
+        raise self._anyshape_refuse[0]()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise self._anyshape_refuse[1]()
+
+
+def is_module(value: Any) -> bool:
+    return isinstance(value, torch.nn.Module)
+
+
+def is_compiled(value: Any) -> bool:
+    return isinstance(value, CompiledModule)
+
+
+def compiled(
+    target: Any, engine: Any, *, pickled: Callable[[], Exception], copied: Callable[[], Exception]
+) -> CompiledModule:
+    """torch's OptimizedModule as a CompiledModule."""
+    from anyshape.engine import RunEagerly
+
+    if not isinstance(target, OptimizedModule):  # TORCHDYNAMO_DISABLE and disable=True give the module itself
+        return target  # type: ignore[no-any-return]
+    target.__class__ = CompiledModule
+    object.__setattr__(target, "_anyshape_engine", engine)
+    object.__setattr__(target, "_anyshape_refuse", (pickled, copied))
+    object.__setattr__(target, "_anyshape_eagerly", RunEagerly)
+    return target  # type: ignore[return-value]
+
+
+def first_code(module: torch.nn.Module) -> types.CodeType | None:
+    """The code of `forward`, unless something of the user's runs before it."""
+    if module._forward_pre_hooks or torch.nn.modules.module._global_forward_pre_hooks:
+        return None
+    return getattr(getattr(module.forward, "__func__", module.forward), "__code__", None)

@@ -1,0 +1,197 @@
+"""The programs of one compiled callable.
+
+Owns what happens when a call arrives that no program serves: how it is captured, when a capture is given up, and which calls
+run eagerly. Knows recordings, admissions and the seams; the callable that people hold is `compiler`'s.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import time
+import types
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from anyshape import ops
+from anyshape._torch import aliases, capture
+from anyshape.dispatch import Admission
+from anyshape.programs import Predicate, Program
+from anyshape.recording import STAND_INS, Answer, InputRecord, Recording
+
+
+# Called with each program when it has been compiled: for tests and the doctor.
+observers: list[Callable[[Program], None]] = []
+
+
+class RunEagerly(BaseException):
+    """A call has to run as it is, from its beginning. Not an Exception, so that no frame on the way keeps it."""
+
+
+class LiveProgram:
+    """A compiled program and its counts."""
+
+    def __init__(self, recording: Recording, site: tuple[str, str, int], capture_seconds: float) -> None:
+        self.recording = recording
+        self.site = site
+        self.admission: Admission | None = None
+        self.calls = 0
+        self.capture_seconds = capture_seconds
+        self.compile_seconds = 0.0
+        self.graph_breaks: tuple[str, ...] = ()
+        self.code: weakref.ref[types.CodeType] | None = None
+
+    def view(self) -> Program:
+        assert self.admission is not None
+        name, file, line = self.site
+        return Program(
+            name=name,
+            file=file,
+            line=line,
+            predicates=tuple(self._predicate(a) for a in self.recording.predicates.values()),
+            requirements=tuple(self.recording.text(a.fact) for a in self.recording.requirements.values()),
+            classes=self.admission.classes,
+            variants=(),
+            calls=self.calls,
+            capture_seconds=self.capture_seconds,
+            compile_seconds=self.compile_seconds,
+            verify_seconds=self.admission.verify_seconds,
+            graph_breaks=self.graph_breaks,
+        )
+
+    def _predicate(self, answer: Answer) -> Predicate:
+        file, _, line = answer.where.rpartition(":")
+        return Predicate(self.recording.text(answer.fact), answer.asked_by, file, int(line) if line.isdigit() else 0)
+
+
+def _attempts() -> Iterator[Callable[[], Recording]]:
+    """Ways to capture a call, the most general first."""
+    for stand_ins in STAND_INS:
+        yield functools.partial(Recording, locate=capture.locate, retrace=capture.Retrace, stand_ins=stand_ins)
+    yield functools.partial(Recording, locate=capture.locate, retrace=capture.Retrace, exact=True)
+
+
+class Engine:
+    """The programs of one compiled callable."""
+
+    def __init__(self, backend: Any, *, fullgraph: bool) -> None:
+        self._backend = backend
+        self._fullgraph = fullgraph
+        self._programs: list[LiveProgram] = []
+        self.fallbacks: collections.Counter[str] = collections.Counter()
+        self._recordings: list[Recording] = []
+        self._pending: dict[int, LiveProgram] = {}
+        self._eager_calls: dict[Any, str] = {}
+        self._site = ("?", "?", 0)
+        self._began = 0.0
+        self._top: types.CodeType | None = None
+
+    def starts_at(self, code: types.CodeType | None) -> None:
+        """The frame with which a call of the callable begins: nothing has happened before it."""
+        self._top = code
+
+    @property
+    def programs(self) -> list[LiveProgram]:
+        """Those whose compiled code is alive: `torch._dynamo.reset()` drops it."""
+        return [p for p in self._programs if p.code is None or p.code() is not None]
+
+    # -- capture -----------------------------------------------------------------------------------------------
+
+    def capture(self, convert: Callable[[], Any], frame: Any) -> Any:
+        """Called by Dynamo, under its lock, for a frame that no program serves."""
+        known = capture.call_key(frame)
+        reason = self._eager_calls.get(known) if known is not None else None
+        code = frame.f_code
+        if reason is not None:
+            return self._run_eagerly(code, reason)
+        self._site = (code.co_name, code.co_filename, code.co_firstlineno)
+        outcome: Any = None
+        error: BaseException | None = None
+        for new_recording in _attempts():
+            outcome, error = self._attempt(convert, new_recording)
+            if error is None and getattr(outcome, "guarded_code", None) is not None:
+                self._publish(outcome.guarded_code.code)
+                return outcome
+            if not isinstance(error, capture.Retrace) and not any(r.substituted for r in self._recordings):
+                break
+        if error is None:
+            return outcome
+        if not isinstance(error, capture.Retrace) and not capture.runs_eagerly(error, fullgraph=self._fullgraph):
+            raise error
+        reason = capture.reason(error)
+        if known is not None:
+            self._eager_calls[known] = reason
+        return self._run_eagerly(code, reason)
+
+    def _run_eagerly(self, code: types.CodeType, reason: str) -> Any:
+        """Count it, and leave the call to eager: as a whole where nothing of it has run yet, else this frame of it."""
+        self.fallbacks[reason] += 1
+        if code is self._top:
+            raise RunEagerly(reason)
+        return capture.eagerly()
+
+    def _publish(self, code: types.CodeType) -> None:
+        programs = [p for p in self._pending.values() if p.admission is not None]
+        for program in programs:
+            program.code = weakref.ref(code)
+        self._programs = [*self.programs, *programs]
+        for observer in list(observers):
+            for program in programs:
+                observer(program.view())
+
+    def _attempt(
+        self, convert: Callable[[], Any], new_recording: Callable[[], Recording]
+    ) -> tuple[Any, BaseException | None]:
+        self._recordings, self._pending = [], {}
+
+        def begin() -> Recording:
+            recording = new_recording()
+            recording.on_finish = functools.partial(self._finish, recording)
+            self._recordings.append(recording)
+            self._began = time.perf_counter()
+            return recording
+
+        try:
+            with capture.patches(begin, ops.RULES):
+                return convert(), None
+        except (capture.Retrace, Exception) as error:
+            return None, error
+
+    def compile_graph(self, graph: Any, inputs: Sequence[Any]) -> Any:
+        """The Dynamo backend."""
+        recording = capture.current_recording()
+        if recording is None:
+            return self._backend(graph, inputs)
+        if not recording.holds_for_actual():
+            raise capture.Retrace
+        began = time.perf_counter()
+        program = LiveProgram(recording, self._site, began - self._began)
+        self._pending[id(recording)] = program
+        recording.phase = "aot"
+        restore = aliases.restorer(graph)
+        compiled = self._backend(graph, inputs)
+        program.compile_seconds = time.perf_counter() - began
+
+        def run(*args: Any) -> Any:
+            program.calls += 1
+            return compiled(*args)
+
+        def run_and_restore(*args: Any) -> Any:
+            program.calls += 1
+            return restore(args, compiled(*args))
+
+        return run if restore is None else run_and_restore
+
+    def _finish(self, recording: Recording, inputs: Sequence[InputRecord]) -> str | None:
+        """Dynamo asks for the guards: the program is complete."""
+        if not recording.holds_for_actual():
+            raise capture.Retrace
+        admission = Admission(recording, inputs)
+        program = self._pending.get(id(recording))
+        if program is not None:
+            program.admission = admission
+        if not inputs:
+            return None
+        capture.publish_guard(admission)
+        return f"{capture.GUARD_NAME}({admission.guard})"

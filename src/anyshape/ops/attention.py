@@ -1,0 +1,34 @@
+"""Attention over nothing.
+
+Eager takes the plain formula where a size is 0; the fused CPU kernel that it takes otherwise does not survive it (a division by
+zero in native code, torch 2.11 to 2.15). Which kernel a graph holds is therefore a question about sizes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: Any = None,
+    enable_gqa: bool = False,
+) -> Any:
+    if query.numel() == 0 or key.numel() == 0 or value.numel() == 0:
+        return torch.ops.aten._scaled_dot_product_attention_math(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )[0]
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+
+
+RULES = {F.scaled_dot_product_attention: scaled_dot_product_attention}
