@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from anyshape import ops
-from anyshape._torch import aliases, capture
+from anyshape._torch import aliases, capture, raised
 from anyshape.dispatch import Admission
 from anyshape.programs import Predicate, Program
 from anyshape.recording import STAND_INS, Answer, InputRecord, Recording
@@ -170,6 +170,7 @@ class Engine:
         self._pending[id(recording)] = program
         recording.phase = "aot"
         restore = aliases.restorer(graph)
+        out_of_bounds = raised.out_of_bounds(graph)
         compiled = self._backend(graph, inputs)
         program.compile_seconds = time.perf_counter() - began
 
@@ -177,11 +178,11 @@ class Engine:
             program.calls += 1
             return compiled(*args)
 
-        def run_and_restore(*args: Any) -> Any:
-            program.calls += 1
-            return restore(args, compiled(*args))
-
-        return run if restore is None else run_and_restore
+        if out_of_bounds is not None:
+            compiled = out_of_bounds(compiled)
+        if restore is not None:
+            compiled = restore(compiled)
+        return run
 
     def _finish(self, recording: Recording, inputs: Sequence[InputRecord]) -> str | None:
         """Dynamo asks for the guards: the program is complete."""

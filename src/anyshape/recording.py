@@ -189,7 +189,7 @@ class Recording:
             self._assume(expr if boolean else sympy.Eq(expr, truth), truth if boolean else sympy.true)
             return truth
         if self.phase == "lowering":
-            if general is not None:
+            if general is not None and not self._is_about_numbers(expr):
                 return general
             if boolean and expr in self._outcomes:
                 return sympy.sympify(self._outcomes[expr])

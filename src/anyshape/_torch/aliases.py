@@ -15,8 +15,8 @@ import torch
 from anyshape._torch import python_code
 
 
-def restorer(graph: Any) -> Callable[[Sequence[Any], Any], Any] | None:
-    """A function that gives each aliasing output eager's layout, or None if no output aliases an input."""
+def restorer(graph: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
+    """A wrapper that gives each aliasing output eager's layout, or None if no output aliases an input."""
     nodes = list(graph.graph.nodes)
     inputs = [n for n in nodes if n.op == "placeholder"]
     value = lambda n: n.meta.get("example_value") if isinstance(n, torch.fx.Node) else None
@@ -53,7 +53,7 @@ def restorer(graph: Any) -> Callable[[Sequence[Any], Any], Any] | None:
                 changed[position] = args[source].as_strided(size, stride, offset)
         return type(results)(changed) if isinstance(results, (tuple, list)) else changed
 
-    return restore
+    return lambda compiled: lambda *args: restore(args, compiled(*args))
 
 
 def _differs(result: torch.Tensor, stride: Sequence[int], offset: int) -> bool:

@@ -118,14 +118,16 @@ class ConcreteRun:
         value = expr.xreplace(self.sizes)
         if not value.free_symbols:
             return pytype(value)
-        for symbol in value.free_symbols:
+        for symbol in value.free_symbols if pytype is int else ():
             if symbol not in self._born:
                 fresh = self.env.create_unbacked_symint()
                 torch._check(fresh >= 0)
                 self._born[symbol] = fresh
         renamed = value.xreplace({s: v.node.expr for s, v in self._born.items()})
-        if pytype is not int:
-            raise NotPlain("a symbolic value that is not an int")
+        if pytype is float:
+            return self.env.create_unbacked_symfloat()
+        if pytype is bool:
+            return self.env.create_unbacked_symbool()
         return self.env.create_symintnode(renamed, hint=None)
 
     def rename(self, expr: sympy.Basic) -> sympy.Basic:
