@@ -86,8 +86,8 @@ def compile(
 ) -> Any:
     """Compile a function or module once for every size it is called with.
 
-    Drop-in for `torch.compile`; also a decorator, with or without arguments. `backend`, `mode`, `options`, `fullgraph` and
-    `disable` are passed on.
+    Drop-in for `torch.compile`; also a decorator, with or without arguments. `backend`, `mode`, `options`,
+    `fullgraph` and `disable` are passed on.
     """
     if fn is None:
         return functools.partial(

@@ -9,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sympy
 
 from anyshape import verify
 from anyshape._torch import python_code
-from anyshape.recording import Answer, InputRecord, NodeRecord, Recording
+from anyshape.recording import Answer, InputRecord, NodeRecord, Recording, describe_source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +25,19 @@ class Refusal:
 
     reason: str  # layout | predicate | requirement | class
     text: str
+
+
+def holds(recording: Recording, sizes: Mapping[sympy.Basic, sympy.Basic]) -> bool:
+    """Whether a capture holds at `sizes`: asked of the very call that is being captured, before it is compiled."""
+    if not all(a.holds(sizes) for a in (*recording.predicates.values(), *recording.requirements.values())):
+        return False
+    for node in recording.nodes:
+        strict = node.chooses_otherwise(sizes)
+        if not node.holds(sizes) and verify.differs(node, sizes, strict=strict) is not None:
+            return False
+    if all(a.holds(sizes) for a in recording.aot_decisions.values()):
+        return True
+    return all(verify.differs(node, sizes) is None for node in recording.aten)
 
 
 class Admission:
@@ -136,9 +149,7 @@ class Admission:
         for start, dims, expressions in self._layout:
             sizes = key[start : start + dims]
             wanted = [next(strides) for _ in expressions]
-            if 0 not in sizes and any(
-                n > 1 and key[start + dims + i] != wanted[i] for i, n in enumerate(sizes)
-            ):
+            if 0 not in sizes and any(n > 1 and key[start + dims + i] != wanted[i] for i, n in enumerate(sizes)):
                 return Refusal("layout", f"strides {key[start + dims : start + 2 * dims]}, not {tuple(wanted)}")
         for answer, value in zip(self._answers, self._facts(key), strict=True):
             if _outcome(value) != answer.outcome:
@@ -187,6 +198,4 @@ def _outcome(value: Any) -> bool | None:
 
 
 def _offset_text(source: str) -> str:
-    from anyshape.recording import describe_source
-
     return describe_source(source) + ".storage_offset()"

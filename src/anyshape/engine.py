@@ -1,7 +1,7 @@
 """The programs of one compiled callable.
 
-Owns what happens when a call arrives that no program serves: how it is captured, when a capture is given up, and which calls
-run eagerly. Knows recordings, admissions and the seams; the callable that people hold is `compiler`'s.
+Owns what happens when a call arrives that no program serves: how it is captured, when a capture is given up, and
+which calls run eagerly. Knows recordings, admissions and the seams; the callable that people hold is `compiler`'s.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from typing import Any
 
 from anyshape import ops
 from anyshape._torch import aliases, capture, raised
-from anyshape.dispatch import Admission
+from anyshape.dispatch import Admission, holds
 from anyshape.programs import Predicate, Program
 from anyshape.recording import STAND_INS, Answer, InputRecord, Recording
-
 
 # Called with each program when it has been compiled: for tests and the doctor.
 observers: list[Callable[[Program], None]] = []
@@ -163,7 +162,7 @@ class Engine:
         recording = capture.current_recording()
         if recording is None:
             return self._backend(graph, inputs)
-        if not recording.holds_for_actual():
+        if not holds(recording, recording.actuals):
             raise capture.Retrace
         began = time.perf_counter()
         program = LiveProgram(recording, self._site, began - self._began)
@@ -186,7 +185,7 @@ class Engine:
 
     def _finish(self, recording: Recording, inputs: Sequence[InputRecord]) -> str | None:
         """Dynamo asks for the guards: the program is complete."""
-        if not recording.holds_for_actual():
+        if not holds(recording, recording.actuals):
             raise capture.Retrace
         admission = Admission(recording, inputs)
         program = self._pending.get(id(recording))

@@ -1,12 +1,14 @@
 """What one capture assumed about sizes.
 
-Owns the answers: every question asked about a free size during a capture comes here, is answered, and is written down as a
-decision, a predicate or a requirement. Knows sympy, not torch: the environment that asks and the file and line that asked
-are handed in.
+Owns the answers: every question asked about a free size during a capture comes here, is answered, and is written down
+as a decision, a predicate or a requirement. Knows sympy, not torch: the environment that asks and the file and line
+that asked are handed in.
 
-- A *decision* belongs to a node of the graph. Other sizes may answer it differently; the node's class is then verified.
+- A *decision* belongs to a node of the graph. Other sizes may answer it differently; the node's class is then
+  verified.
 - A *predicate* must hold for the program to be used at all (the user's `if n > 8`, an int that was baked in).
-- A *requirement* is what the framework insisted on (`a.shape[1] == b.shape[0]`): where it fails eager would have raised.
+- A *requirement* is what the framework insisted on (`a.shape[1] == b.shape[0]`): where it fails eager would have
+  raised.
 """
 
 from __future__ import annotations
@@ -68,6 +70,13 @@ class Answer:
     def fact(self) -> sympy.Basic:
         return self.expr if self.outcome else sympy.Not(self.expr)
 
+    def holds(self, sizes: Mapping[sympy.Basic, sympy.Basic]) -> bool:
+        """Whether the question has this outcome at `sizes`."""
+        try:
+            return bool(self.expr.xreplace(sizes) == sympy.sympify(self.outcome))
+        except (ZeroDivisionError, AssertionError):  # `n % 0` has no answer
+            return False
+
 
 @dataclasses.dataclass
 class NodeRecord:
@@ -86,10 +95,10 @@ class NodeRecord:
 
     def holds(self, sizes: Mapping[sympy.Basic, sympy.Basic]) -> bool:
         """Whether every decision has at `sizes` the outcome it was captured with."""
-        return all(_same(expr, sizes, answer.outcome) for expr, answer in self.decisions.items())
+        return all(answer.holds(sizes) for answer in self.decisions.values())
 
     def chooses_otherwise(self, sizes: Mapping[sympy.Basic, sympy.Basic]) -> bool:
-        return not all(_same(expr, sizes, self.decisions[expr].outcome) for expr in self.choices)
+        return not all(self.decisions[expr].holds(sizes) for expr in self.choices)
 
 
 class Recording:
@@ -152,7 +161,7 @@ class Recording:
         empty = 0 in sizes
         # Dims in memory order; a dim of size 1 (or any dim of an empty tensor) addresses nothing and takes the place
         # that it has in a contiguous tensor.
-        rank = lambda i: (strides[i] if sizes[i] != 1 and not empty else None)
+        rank = lambda i: strides[i] if sizes[i] != 1 and not empty else None
         order = _memory_order(len(sizes), rank)
         expected, expression = 1, sympy.Integer(1)
         for i in order:
@@ -173,8 +182,8 @@ class Recording:
 
     def owns(self, expr: sympy.Basic) -> bool:
         """Whether a question is about free sizes alone."""
-        symbols = getattr(expr, "free_symbols", None)
-        return bool(symbols) and symbols <= self.symbols.keys()
+        symbols: set[Any] = getattr(expr, "free_symbols", set())
+        return bool(symbols) and self.symbols.keys() >= symbols
 
     def truth(self, expr: sympy.Basic) -> sympy.Basic:
         return expr.xreplace(self.hints)
@@ -240,7 +249,7 @@ class Recording:
         return all(self.symbols[s].kind == "number" for s in expr.free_symbols)
 
     def _is_about_units(self, expr: sympy.Basic, answer: sympy.Basic | None = None) -> bool:
-        """Whether all sizes from 2 on answer alike (with `answer`), so that a question only tells 0 and 1 from the rest."""
+        """Whether all sizes from 2 on answer alike (with `answer`): it only tells 0 and 1 from the rest."""
         assert self.env is not None
         if isinstance(expr, (sympy.And, sympy.Or)) and answer is None:
             return all(self._is_about_units(arg) for arg in expr.args)
@@ -258,7 +267,9 @@ class Recording:
     def unit_questions(self) -> frozenset[sympy.Basic]:
         """Questions of the current node whether some size is 0 or 1, where it is."""
         return frozenset(
-            e for e in self._asked if isinstance(e, sympy.Eq) and len(e.free_symbols) == 1 and self.truth(e) == sympy.true
+            e
+            for e in self._asked
+            if isinstance(e, sympy.Eq) and len(e.free_symbols) == 1 and self.truth(e) == sympy.true
         )
 
     @contextlib.contextmanager
@@ -323,21 +334,6 @@ class Recording:
         asked_by, where = self._locate()
         return Answer(expr, outcome, asked_by, where)
 
-    def holds_for_actual(self) -> bool:
-        """Whether all that was assumed is so for the sizes of the call that is being captured."""
-        from anyshape import verify
-
-        actual = self.actuals
-        for answer in (*self.predicates.values(), *self.requirements.values()):
-            if not _same(answer.expr, actual, answer.outcome):
-                return False
-        for node in self.nodes:
-            if not node.holds(actual) and verify.differs(node, actual, strict=node.chooses_otherwise(actual)) is not None:
-                return False
-        if all(_same(e, actual, a.outcome) for e, a in self.aot_decisions.items()):
-            return True
-        return all(verify.differs(node, actual) is None for node in self.aten)
-
     # -- the end -----------------------------------------------------------------------------------------------
 
     def finish(self, inputs: Sequence[InputRecord]) -> str | None:
@@ -347,13 +343,6 @@ class Recording:
         """An expression in the words of the user: x.shape[0] > 8."""
         names = {s: sympy.Symbol(r.text) for s, r in self.symbols.items()}
         return relation_text(expr.xreplace(names))
-
-
-def _same(expr: sympy.Basic, sizes: Mapping[sympy.Basic, sympy.Basic], outcome: bool) -> bool:
-    try:
-        return bool(expr.xreplace(sizes) == sympy.sympify(outcome))
-    except (ZeroDivisionError, AssertionError):  # `n % 0` has no answer
-        return False
 
 
 def _teaches(expr: sympy.Basic) -> bool:

@@ -6,6 +6,7 @@ address something, memory shared with the arguments. A node with equal metadata 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
@@ -37,7 +38,7 @@ def differs(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic], *, stric
         return Difference(_name(node), "the sizes seen", "unknown: the call cannot be repeated on its own")
     run = concrete.ConcreteRun(sizes)
     try:
-        with run.running(), node.context() if node.context else concrete.contextlib.nullcontext():
+        with run.running(), node.context() if node.context else contextlib.nullcontext():
             args = run.make(node.args)
             kwargs = run.make(node.kwargs)
             given = [t for t in concrete.leaves((args, kwargs)) if hasattr(t, "untyped_storage")]
@@ -82,7 +83,7 @@ def _leaf(
         if not hasattr(got, "untyped_storage"):
             return Difference(_name(node), "a tensor", type(got).__name__)
         sizes = [run.rename(s) for s in want.sizes]
-        real = [_number(s) for s in got.shape]
+        real = [concrete.number_expr(s) for s in got.shape]
         if len(sizes) != len(real) or any(_unequal(a, b) for a, b in zip(sizes, real, strict=True)):
             return Difference(_name(node), f"shape {tuple(sizes)}", f"{tuple(real)}")
         if want.dtype != got.dtype or want.device != got.device:
@@ -91,7 +92,7 @@ def _leaf(
             return Difference(_name(node), "a lazy conjugate", "another")
         addressed = [i for i, n in enumerate(real) if n != 1] if 0 not in real else []
         strides = {i: run.rename(want.strides[i]) for i in addressed}
-        actual = [_number(s) for s in got.stride()]
+        actual = [concrete.number_expr(s) for s in got.stride()]
         if any(_unequal(strides[i], actual[i]) for i in addressed):
             return Difference(_name(node), f"strides {tuple(strides.values())}", f"{tuple(actual)}")
         if shared.get(want.storage) != shares.get(_storage(got)):
@@ -99,14 +100,10 @@ def _leaf(
         return None
     if isinstance(want, concrete.ScalarSnapshot):
         value = run.rename(want.expr)
-        return Difference(_name(node), f"{value}", f"{got}") if _unequal(value, _number(got)) else None
+        return Difference(_name(node), f"{value}", f"{got}") if _unequal(value, concrete.number_expr(got)) else None
     if isinstance(want, (int, float, bool, str)) and want != got:
         return Difference(_name(node), f"{want}", f"{got}")
     return None
-
-
-def _number(value: Any) -> sympy.Basic:
-    return value.node.expr if hasattr(value, "node") else sympy.sympify(value)
 
 
 def _unequal(a: sympy.Basic, b: sympy.Basic) -> bool:

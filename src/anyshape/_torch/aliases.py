@@ -1,8 +1,8 @@
 """Outputs that are views of inputs.
 
 Owns one repair: AOTAutograd gives back an output that aliases a mutated input by `as_strided` with the strides of the
-functionalised copy. With symbolic strides that is not the layout eager's view has (wrong values on torch 2.11 to 2.15 with
-`dynamic=True` for `x.reshape(-1).add_(1)` on a strided `x`); with static ones it replays the view and is right.
+functionalised copy. With symbolic strides that is not the layout eager's view has (wrong values on torch 2.11 to 2.15
+with `dynamic=True` for `x.reshape(-1).add_(1)` on a strided `x`); with static ones it replays the view and is right.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from anyshape._torch import python_code
+from anyshape._torch import concrete, python_code
 
 
 def restorer(graph: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
@@ -37,7 +37,7 @@ def restorer(graph: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] |
         source = storages.get(_storage(fake))
         if source is None or not any(isinstance(s, torch.SymInt) for s in fake.stride()):
             continue
-        numbers = [_expr(n) for n in (*fake.shape, *fake.stride(), fake.storage_offset())]
+        numbers = [concrete.number_expr(n) for n in (*fake.shape, *fake.stride(), fake.storage_offset())]
         if all(e.free_symbols <= places.keys() for e in numbers):
             repairs.append((position, source, fake.dim(), python_code.function(numbers, places)))
     if not repairs:
@@ -61,12 +61,6 @@ def _differs(result: torch.Tensor, stride: Sequence[int], offset: int) -> bool:
         return False
     addressed = (a != b for n, a, b in zip(result.shape, result.stride(), stride, strict=True) if n > 1)
     return result.storage_offset() != offset or any(addressed)
-
-
-def _expr(number: Any) -> Any:
-    import sympy
-
-    return number.node.expr if isinstance(number, torch.SymInt) else sympy.Integer(number)
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -1,8 +1,8 @@
 """Capturing with Dynamo.
 
-Owns the scope in which Dynamo captures for anyshape: the callback that stands where Dynamo's own frame converter stands,
-and the patches that hold while it runs. Dynamo compiles under a process-wide lock, the patches are made inside it and undone
-before it is released, so a stock `torch.compile` in the same process never sees one.
+Owns the scope in which Dynamo captures for anyshape: the callback that stands where Dynamo's own frame converter
+stands, and the patches that hold while it runs. Dynamo compiles under a process-wide lock, the patches are made
+inside it and undone before it is released, so a stock `torch.compile` in the same process never sees one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from unittest import mock
@@ -34,10 +35,10 @@ from torch.fx.experimental.sym_node import SymNode
 from torch.utils import _pytree as pytree
 
 from anyshape import verify
-from anyshape._version import __version__
 from anyshape._torch import concrete, direct_writes, out_calls, random_state, slices
 from anyshape._torch import rules as rule_calls
 from anyshape._torch.shape_env import FreeShapeEnv
+from anyshape._version import __version__
 from anyshape.recording import NodeRecord, Recording
 
 GUARD_NAME = "__anyshape_admits"
@@ -127,7 +128,7 @@ _stock_expect_true = SymNode.expect_true
 
 
 def _expect_true(self: SymNode, file: str, line: int) -> bool:
-    """`torch._check` on a free size is a requirement, not a branch (sym_node.py asks for a guard when there is a hint)."""
+    """`torch._check` on a free size is a requirement; sym_node.py makes it a guard when there is a hint."""
     if isinstance(self.shape_env, FreeShapeEnv):
         return self.shape_env.guard_or_defer_runtime_assert(self.expr, f"{file}:{line}", fx_node=self.fx_node)
     return bool(_stock_expect_true(self, file, line))
@@ -354,25 +355,28 @@ _OPS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "ops")
 
 def locate() -> tuple[str, str]:
     """Who asks: the user's line if the question comes from the traced program itself, else the framework's."""
-    frame = sys._getframe(1)
-    framework = None
+    frame: types.FrameType | None = sys._getframe(1)
+    framework = "?:0"
     user_asked = False
     while frame is not None:
         name = frame.f_code.co_filename
-        if "/anyshape/" not in name and framework is None and not name.endswith(("symbolic_shapes.py", "sym_node.py")):
-            if "/torch/" in name and not name.endswith(("torch/__init__.py", "recording.py")):
-                framework = f"{name}:{frame.f_lineno}"
-        if frame.f_code.co_name == "run_node" and name.endswith("capture.py"):
-            break
         if name.endswith("symbolic_convert.py"):
             user_asked = True
             break
+        if name == __file__ and frame.f_code.co_name == "run_node":
+            break
+        if framework == "?:0" and "/torch/" in name and not name.endswith(_PASSING_ON):
+            framework = f"{name}:{frame.f_lineno}"
         frame = frame.f_back
     with contextlib.suppress(Exception):
         stack = TracingContext.extract_stack()
         if stack and user_asked and _OPS not in stack[-1].filename:
             return "user", f"{stack[-1].filename}:{stack[-1].lineno}"
-    return "framework", framework or "?"
+    return "framework", framework
+
+
+# Files that only hand a question on.
+_PASSING_ON = ("symbolic_shapes.py", "sym_node.py", "torch/__init__.py")
 
 
 class Converter:
@@ -423,9 +427,8 @@ def current_recording() -> Recording | None:
     return env.recording if isinstance(env, FreeShapeEnv) else None
 
 
-
 def runs_eagerly(error: BaseException, *, fullgraph: bool) -> bool:
-    """Whether a failed capture says something about this call (eager will raise, or can do it) rather than the set-up."""
+    """Whether a failed capture says something about this call (eager raises, or can do it), not the set-up."""
     if isinstance(error, dynamo_exc.BackendCompilerFailed):
         return False
     if fullgraph and isinstance(error, dynamo_exc.Unsupported):

@@ -14,7 +14,7 @@ from typing import Any
 import sympy
 import torch
 from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -54,23 +54,20 @@ class OpLog(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         numbers = [x for x in leaves((args, kwargs or {})) if isinstance(x, _NUMBERS)]
-        self.calls.append((func, tuple(_number(n) for n in numbers)))
+        self.calls.append((func, tuple(number_expr(n) for n in numbers)))
         return func(*args, **(kwargs or {}))
 
 
 _NUMBERS = (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-def _number(value: Any) -> sympy.Basic:
+def number_expr(value: Any) -> sympy.Basic:
+    """A number, symbolic or not, as an expression."""
     return value.node.expr if hasattr(value, "node") else sympy.sympify(value)
 
 
 class NotPlain(Exception):
     """A value that cannot be made again from metadata alone (sparse, a subclass, a script object)."""
-
-
-def _expr(value: Any) -> sympy.Expr:
-    return value.node.expr if isinstance(value, torch.SymInt) else sympy.Integer(value)
 
 
 def snapshot(tree: Any) -> Any:
@@ -81,9 +78,9 @@ def snapshot(tree: Any) -> Any:
             if value.layout is not torch.strided or type(value) not in _PLAIN:
                 raise NotPlain(type(value).__name__)
             return TensorSnapshot(
-                tuple(map(_expr, value.shape)),
-                tuple(map(_expr, value.stride())),
-                _expr(value.storage_offset()),
+                tuple(map(number_expr, value.shape)),
+                tuple(map(number_expr, value.stride())),
+                number_expr(value.storage_offset()),
                 value.dtype,
                 value.device,
                 value.untyped_storage()._cdata,
@@ -97,11 +94,7 @@ def snapshot(tree: Any) -> Any:
     return map_leaves(leaf, tree)
 
 
-_PLAIN: set[type] = {torch.Tensor, torch.nn.Parameter}
-with contextlib.suppress(ImportError):
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    _PLAIN.add(FakeTensor)
+_PLAIN: set[type] = {torch.Tensor, torch.nn.Parameter, FakeTensor}
 
 
 class ConcreteRun:

@@ -1,9 +1,9 @@
 """Inductor code that writes results straight into the caller's buffers.
 
-Owns the lowerings that stand, while Inductor compiles for anyshape, in place of its own for `copy_` (lowering.py) and for the
-kernels that write several results. Stock code gives an extern kernel or a reduction a buffer of its own and copies from it,
-because somebody might still read that buffer after the target changed; where the graph shows that nobody does, the kernel
-gets the target itself. They can go when Inductor looks at the graph in its own `copy_`.
+Owns the lowerings that stand, while Inductor compiles for anyshape, in place of its own for `copy_` (lowering.py) and
+for the kernels that write several results. Stock code gives an extern kernel or a reduction a buffer of its own and
+copies from it, because somebody might still read that buffer after the target changed; where the graph shows that
+nobody does, the kernel gets the target itself. They can go when Inductor looks at the graph in its own `copy_`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compiled modules.
 
-Owns the module that `anyshape.compile(module)` gives back: torch's own OptimizedModule, so that parameters, state_dict, hooks,
-`train()` and `eval()` are the original's, with what anyshape knows of its programs.
+Owns the module that `anyshape.compile(module)` gives back: torch's own OptimizedModule, so that parameters,
+state_dict, hooks, `train()` and `eval()` are the original's, with what anyshape knows of its programs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Capturing calls with `out=`.
 
-Owns what stands, during a capture, in place of Dynamo's own treatment of `out=` (`TorchInGraphFunctionVariable.call_function`
-in torch/_dynamo/variables/torch.py). Dynamo propagates the out= overload itself, whose C++ meta kernels pin every size and
-whose resize check needs sizes it may not ask for (pytorch/pytorch#135859). Here a call is its functional form, the requirement
-that the buffer has the result's shape, and a copy into the buffer; the patch can go when Dynamo captures that by itself.
+Owns what stands, during a capture, in place of Dynamo's own treatment of `out=`
+(`TorchInGraphFunctionVariable.call_function` in torch/_dynamo/variables/torch.py). Dynamo propagates the out=
+overload itself, whose C++ meta kernels pin every size and whose resize check needs sizes it may not ask for
+(pytorch/pytorch#135859). Here a call is its functional form, the requirement that the buffer has the result's shape,
+and a copy into the buffer; the patch can go when Dynamo captures that by itself.
 
 What eager does beyond that (resizing a buffer, casting into it, raising) is left to eager.
 """
@@ -150,7 +151,11 @@ class _OutCall:
             return ConstantVariable.create(None)
         result.items[:] = self.outs
         kind = result.python_type()
-        named = getattr(torch.return_types, f"{kind.__name__}_out", None) if kind.__module__ == "torch.return_types" else None
+        named = (
+            getattr(torch.return_types, f"{kind.__name__}_out", None)
+            if kind.__module__ == "torch.return_types"
+            else None
+        )
         if named is not None:
             result.value = named([_fake(o) for o in self.outs])
             for attribute in ("tuple_cls", "value_type"):

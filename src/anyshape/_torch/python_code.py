@@ -17,7 +17,9 @@ def expression(expr: sympy.Basic) -> str:
     return str(_PRINTER.doprint(expr))
 
 
-def function(exprs: Sequence[sympy.Basic], names: dict[sympy.Symbol, str]) -> Callable[[Sequence[int]], tuple[Any, ...]]:
+def function(
+    exprs: Sequence[sympy.Basic], names: dict[sympy.Symbol, str]
+) -> Callable[[Sequence[int]], tuple[Any, ...]]:
     """One function that evaluates all `exprs`; `names` tells where in its argument `v` each symbol stands."""
     used = set().union(*(e.free_symbols for e in exprs)) if exprs else set()
     lines = [f"    {symbol} = {place}" for symbol, place in names.items() if symbol in used]

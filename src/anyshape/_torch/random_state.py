@@ -1,8 +1,8 @@
 """The random state inside a captured function.
 
 Owns three operators that read and set the CPU generator in a graph, in the place of `torch.get_rng_state`,
-`torch.set_rng_state` and `torch.manual_seed`, which Dynamo refuses to trace (torch 2.11 to 2.15), and the guards against dispatch
-that surround them in torch's own helpers. A graph keeps them in their order.
+`torch.set_rng_state` and `torch.manual_seed`, which Dynamo refuses to trace (torch 2.11 to 2.15), and the guards
+against dispatch that surround them in torch's own helpers. A graph keeps them in their order.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from torch.fx.node import has_side_effect
 
 @functools.cache
 def _operators() -> Any:
-    @torch.library.custom_op("anyshape::get_rng_state", mutates_args=())
+    @torch.library.custom_op("anyshape::get_rng_state", mutates_args=())  # type: ignore[untyped-decorator]
     def get_state() -> torch.Tensor:
         return torch.get_rng_state()
 
-    @get_state.register_fake
+    @get_state.register_fake  # type: ignore[untyped-decorator]
     def _() -> torch.Tensor:
         return torch.empty(_STATE_BYTES, dtype=torch.uint8, device="cpu")
 
-    @torch.library.custom_op("anyshape::set_rng_state", mutates_args=())
+    @torch.library.custom_op("anyshape::set_rng_state", mutates_args=())  # type: ignore[untyped-decorator]
     def set_state(state: torch.Tensor) -> None:
         torch.set_rng_state(state)
 
-    @set_state.register_fake
+    @set_state.register_fake  # type: ignore[untyped-decorator]
     def _(state: torch.Tensor) -> None:
         return None
 
-    @torch.library.custom_op("anyshape::manual_seed", mutates_args=())
+    @torch.library.custom_op("anyshape::manual_seed", mutates_args=())  # type: ignore[untyped-decorator]
     def seed(value: int) -> None:
         torch.manual_seed(value)
 
-    @seed.register_fake
+    @seed.register_fake  # type: ignore[untyped-decorator]
     def _(value: int) -> None:
         return None
 

@@ -1,13 +1,13 @@
 """Giving a torch function explicit semantics while a capture runs.
 
-Owns the seam: a call of a function that has a rule is traced as the rule's own Python instead. What the rules are is told in
-`anyshape.ops`.
+Owns the seam: a call of a function that has a rule is traced as the rule's own Python instead. What the rules are is
+told in `anyshape.ops`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
@@ -20,7 +20,7 @@ from torch._dynamo.variables.user_defined import UserDefinedClassVariable
 
 
 @contextlib.contextmanager
-def patches(rules: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
+def patches(rules: dict[Any, Any]) -> Iterator[None]:
     """Calls of the functions in `rules`, and of the tensor methods of the same name, are traced as their rule."""
     codes = {rule.__code__ for rule in rules.values()}
     functions = dict(rules)

@@ -1,8 +1,8 @@
 """Slicing by symbolic bounds.
 
-Owns the meaning of `x[start:stop]` for free sizes. torch's fake implementation (fake_impls.py, `_compute_slice_index`) makes
-an unbacked size when it cannot tell the sign of a bound or whether it lies inside; here the bound is clamped as eager clamps
-it, and only the sign is a question.
+Owns the meaning of `x[start:stop]` for free sizes. torch's fake implementation (fake_impls.py,
+`_compute_slice_index`) makes an unbacked size when it cannot tell the sign of a bound or whether it lies inside; here
+the bound is clamped as eager clamps it, and only the sign is a question.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch._subclasses import fake_impls
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
 _stock_index = fake_impls._compute_slice_index
 

@@ -1,7 +1,7 @@
 """Explicit semantics for calls that torch answers for one size at a time.
 
-Owns the table of rules. A rule is a plain function with the signature of the call it stands for, written in torch calls that
-hold for every size; it is traced in the place of the call.
+Owns the table of rules. A rule is a plain function with the signature of the call it stands for, written in torch
+calls that hold for every size; it is traced in the place of the call.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Attention over nothing.
 
-Eager takes the plain formula where a size is 0; the fused CPU kernel that it takes otherwise does not survive it (a division by
-zero in native code, torch 2.11 to 2.15). Which kernel a graph holds is therefore a question about sizes.
+Eager takes the plain formula where a size is 0; the fused CPU kernel that it takes otherwise does not survive it (a
+division by zero in native code, torch 2.11 to 2.15). Which kernel a graph holds is therefore a question about sizes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,4 +32,4 @@ def scaled_dot_product_attention(
     )
 
 
-RULES = {F.scaled_dot_product_attention: scaled_dot_product_attention}
+RULES: dict[Any, Callable[..., Any]] = {F.scaled_dot_product_attention: scaled_dot_product_attention}

@@ -1,11 +1,12 @@
 """Comparisons that give a Python bool.
 
-torch has no fake implementation of them (2.11 to 2.15: a data-dependent operator), so each is a graph break; as a reduction
-and an `item` they are captured.
+torch has no fake implementation of them (2.11 to 2.15: a data-dependent operator), so each is a graph break; as a
+reduction and an `item` they are captured.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,4 +22,4 @@ def allclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, e
     return torch.isclose(input, other, rtol=rtol, atol=atol, equal_nan=equal_nan).all().item()
 
 
-RULES = {torch.equal: equal, torch.allclose: allclose}
+RULES: dict[Any, Callable[..., Any]] = {torch.equal: equal, torch.allclose: allclose}

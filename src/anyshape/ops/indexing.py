@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -36,4 +37,4 @@ def take_along_dim(input: Any, indices: Any, dim: Any = None) -> Any:
     return input.gather(axis, indices)
 
 
-RULES = {torch.kron: kron, torch.take_along_dim: take_along_dim}
+RULES: dict[Any, Callable[..., Any]] = {torch.kron: kron, torch.take_along_dim: take_along_dim}

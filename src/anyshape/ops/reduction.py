@@ -1,7 +1,8 @@
 """Reductions that have no result over nothing.
 
-Eager raises for an empty `max` and its kin; torch's fake implementations do not (2.11 to 2.15), and Inductor's kernels give
-back an infinity. What eager insists on is said here, so that such a call is eager's and raises as eager does.
+Eager raises for an empty `max` and its kin; torch's fake implementations do not (2.11 to 2.15), and Inductor's
+kernels give back an infinity. What eager insists on is said here, so that such a call is eager's and raises as eager
+does.
 """
 
 from __future__ import annotations
