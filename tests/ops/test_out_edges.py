@@ -29,6 +29,7 @@ class Case:
     calls: tuple[Make, ...]
     programs: int | None = None  # None: not asserted, eager may have to do it
     context: Callable[[], Any] = contextlib.nullcontext
+    inductor_warns: str = ""  # a warning of Inductor's own about this case, which eager does not give
 
     def __str__(self) -> str:
         return self.name
@@ -200,7 +201,7 @@ CASES = [
     Case("the same buffer twice", topk, sizes(same_buffers, 5)),
     Case("buffer is a row of another", topk, sizes(two_columns, 5, 2, 7)),
     Case("cumsum into its argument", lambda x: torch.cumsum(x, 0, out=x), sizes(lambda n: (rand(n),), *ALL)),
-    Case("cat into an argument raises", lambda x, y: torch.cat([x, y], out=x), sizes(pair, 5)),
+    Case("cat into an argument raises", lambda x, y: torch.cat([x[:2], y], out=x), sizes(lambda n: (rand(n + 2), rand(n)), 3, 5)),
     Case("in a chain", chained, sizes(lambda n: (*pair(n), zeros(n)), *ALL), 1),
     # layout
     Case("transposed buffer", mm, sizes(lambda n: (rand(n, 3), rand(3, 4), zeros(4, n).T), *ALL)),
@@ -224,7 +225,7 @@ CASES = [
     Case("0-d", lambda x, o: torch.sum(x, 0, out=o), sizes(lambda n: (rand(n), zeros(())), *ALL), 1),
     Case("an op that takes no out here", lambda x, o: torch.sum(x, out=o), sizes(lambda n: (rand(n), zeros(())), 5, 2)),
     Case("0-d all the way", add, (lambda: (rand(()), rand(()), zeros(())),) * 2, 1),
-    Case("complex", mm, sizes(lambda n: (rand(n, 3, dtype=torch.cfloat), rand(3, 2, dtype=torch.cfloat), zeros(n, 2, dtype=torch.cfloat)), *ALL), 1),
+    Case("complex", mm, sizes(lambda n: (rand(n, 3, dtype=torch.cfloat), rand(3, 2, dtype=torch.cfloat), zeros(n, 2, dtype=torch.cfloat)), *ALL), 1, inductor_warns="Torchinductor does not support code generation for complex"),
     Case("real part of complex", lambda x, o: torch.abs(x, out=o), sizes(lambda n: (rand(n, dtype=torch.cfloat), zeros(n)), *ALL), 1),
     Case("out=None", add, sizes(lambda n: (*pair(n), None), *ALL), 1),
     Case("positional out", lambda x, o: torch.norm(x, 2, 1, False, o), sizes(lambda n: (rand(n, 3), zeros(n)), *ALL), 1),
@@ -256,6 +257,7 @@ CASES = [
 class Outcome:
     result: Any
     error: type[BaseException] | None
+    text: str
     warnings: list[str]
     args: tuple[Any, ...]
 
@@ -264,14 +266,14 @@ def run(fn: Callable[..., Any], make: Make, context: Callable[[], Any]) -> Outco
     torch.manual_seed(0)
     with context():
         args = make()
-        result, error = None, None
+        result, error, text = None, None, ""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 result = fn(*args)
             except Exception as e:
-                error = type(e)
-    return Outcome(result, error, [_first_line(w) for w in caught if issubclass(w.category, UserWarning)], args)
+                error, text = type(e), str(e)
+    return Outcome(result, error, text, [_first_line(w) for w in caught if issubclass(w.category, UserWarning)], args)
 
 
 def _first_line(warning: warnings.WarningMessage) -> str:
@@ -283,9 +285,9 @@ def layout(t: torch.Tensor) -> Any:
     return tuple(t.shape), strides, t.storage_offset() if t.numel() else 0, t.dtype, t.device
 
 
-def assert_same(eager: Outcome, compiled: Outcome) -> None:
-    assert compiled.error is eager.error
-    assert compiled.warnings == eager.warnings
+def assert_same(eager: Outcome, compiled: Outcome, *, may_warn: str = "") -> None:
+    assert compiled.error is eager.error, compiled.text
+    assert [w for w in compiled.warnings if not (may_warn and w.startswith(may_warn))] == eager.warnings
     for mine, theirs in ((compiled.args, eager.args), (compiled.result, eager.result)):
         a, b = pytree.tree_leaves(mine), pytree.tree_leaves(theirs)
         assert len(a) == len(b)
@@ -319,6 +321,7 @@ def check(case: Case, **options: Any) -> None:
     torch._dynamo.reset()
     compiled = anyshape.compile(case.fn, **options)
     for make in case.calls:
-        assert_same(run(case.fn, make, case.context), run(compiled, make, case.context))
+        eager, result = run(case.fn, make, case.context), run(compiled, make, case.context)
+        assert_same(eager, result, may_warn=case.inductor_warns if options["backend"] == "inductor" else "")
     if case.programs is not None:
         assert len(compiled.programs) == case.programs, [p.behaviour for p in compiled.programs]
