@@ -13,6 +13,7 @@ from anyshape.compiler import compile  # noqa: E402
 from anyshape.errors import (  # noqa: E402
     DeclarationError,
     Error,
+    FallbackWarning,
     InvariantError,
     NewBehaviourError,
     NotCompilableError,
@@ -24,6 +25,7 @@ from anyshape.programs import Predicate, Program, Variant  # noqa: E402
 __all__ = [
     "DeclarationError",
     "Error",
+    "FallbackWarning",
     "InvariantError",
     "NewBehaviourError",
     "NotCompilableError",

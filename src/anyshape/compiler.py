@@ -32,8 +32,10 @@ class CompiledFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return self._target(*args, **kwargs)
-        except RunEagerly:
-            return self._function(*args, **kwargs)
+        except RunEagerly as eagerly:
+            result = self._function(*args, **kwargs)
+            eagerly.say()
+            return result
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """As a method: `self` is an argument like any other."""
@@ -108,7 +110,9 @@ def compile(
             fix=f"f = anyshape.compile(fn, mode={mode!r})",
             code="AS007",
         )
-    engine = Engine(capture.inner_backend(backend, mode, options), fullgraph=fullgraph)
+    engine = Engine(
+        capture.inner_backend(backend, mode, options), fullgraph=fullgraph, own_backend=not isinstance(backend, str)
+    )
     target = capture.install(fn, engine.compile_graph, fullgraph=fullgraph, capture=engine.capture, disable=disable)
     if modules.is_module(fn):
         engine.starts_at(modules.first_code(fn))

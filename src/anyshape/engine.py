@@ -10,6 +10,7 @@ import collections
 import functools
 import time
 import types
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from anyshape import ops
 from anyshape._torch import aliases, capture, raised
 from anyshape.dispatch import Admission, holds
+from anyshape.errors import FallbackWarning
 from anyshape.programs import Predicate, Program
 from anyshape.recording import STAND_INS, Answer, InputRecord, Recording
 
@@ -26,6 +28,14 @@ observers: list[Callable[[Program], None]] = []
 
 class RunEagerly(BaseException):
     """A call has to run as it is, from its beginning. Not an Exception, so that no frame on the way keeps it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def say(self) -> None:
+        """Eager had a result where no program could be made: that is worth a word."""
+        warnings.warn(f"a call ran eagerly: {self.reason}", FallbackWarning, stacklevel=3)
 
 
 class LiveProgram:
@@ -74,8 +84,9 @@ def _attempts() -> Iterator[Callable[[], Recording]]:
 class Engine:
     """The programs of one compiled callable."""
 
-    def __init__(self, backend: Any, *, fullgraph: bool) -> None:
+    def __init__(self, backend: Any, *, fullgraph: bool, own_backend: bool) -> None:
         self._backend = backend
+        self._own_backend = own_backend  # the user's own: its errors are the user's to see
         self._fullgraph = fullgraph
         self._programs: list[LiveProgram] = []
         self.fallbacks: collections.Counter[str] = collections.Counter()
@@ -116,7 +127,9 @@ class Engine:
                 break
         if error is None:
             return outcome
-        if not isinstance(error, capture.Retrace) and not capture.runs_eagerly(error, fullgraph=self._fullgraph):
+        if not isinstance(error, capture.Retrace) and not capture.runs_eagerly(
+            error, fullgraph=self._fullgraph, torchs_backend=not self._own_backend
+        ):
             raise error
         reason = capture.reason(error)
         if known is not None:

@@ -117,6 +117,10 @@ class InvariantError(Error, ValueError):
     default_code = "AS020"
 
 
+class FallbackWarning(UserWarning):
+    """A call ran eagerly because no program could be made for it; `f.fallbacks` counts every such call."""
+
+
 def missing(package: str, *, needed_for: str, extra: str | None = None) -> MissingDependencyError:
     """The error for an optional package that is not installed."""
     target = f"anyshape[{extra}]" if extra else package

@@ -13,13 +13,15 @@ MODULES = sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.py"))
 
 # From the ground up. A module imports from its own layer and from those before it; a folder stands for what is in it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "programs"),
+    ("_version", "errors", "programs"),
     ("declaration", "solver", "explain"),
     ("spec_file",),
     ("recording", "ops"),
     ("_torch",),
     ("verify",),
     ("_torch/capture", "dispatch"),
+    ("engine",),
+    ("_torch/modules",),
     ("compiler",),
     ("testing",),
     ("demo",),
@@ -27,12 +29,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__", "__init__"),
 )
 # Upward imports that are known, each with what has to happen for it to go.
-KNOWN = {
-    ("recording.py", "anyshape.verify"),  # goes when whoever ends a capture asks the verifier, not the recording
-}
+KNOWN: set[tuple[str, str]] = set()
 WITHOUT_TORCH = ("errors", "programs", "explain", "declaration", "solver", "spec_file", "recording")
 OPTIONAL = ("rich", "typer", "jinja2", "fsspec", "z3", "hypothesis")
-PRIVATE = re.compile(r"^torch\.(_(?!_)|.*\._(?!_)|fx\.experimental)")
+PRIVATE = re.compile(r"^torch\.(?!_check$)(_(?!_)|.*\._(?!_)|fx\.experimental)")
 
 
 def part(module: str) -> str:

@@ -30,6 +30,7 @@ import torch.compiler.config as compiler_config
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
 from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
 from torch._guards import TracingContext
+from torch._inductor.exc import InductorError
 from torch._subclasses.meta_utils import MetaConverter
 from torch.fx.experimental.sym_node import SymNode
 from torch.utils import _pytree as pytree
@@ -427,13 +428,16 @@ def current_recording() -> Recording | None:
     return env.recording if isinstance(env, FreeShapeEnv) else None
 
 
-def runs_eagerly(error: BaseException, *, fullgraph: bool) -> bool:
+def runs_eagerly(error: BaseException, *, fullgraph: bool, torchs_backend: bool) -> bool:
     """Whether a failed capture says something about this call (eager raises, or can do it), not the set-up."""
-    if isinstance(error, dynamo_exc.BackendCompilerFailed):
-        return False
+    if isinstance(error, _BACKEND_ERRORS):
+        return torchs_backend and not fullgraph
     if fullgraph and isinstance(error, dynamo_exc.Unsupported):
         return False
     return isinstance(error, Exception)
+
+
+_BACKEND_ERRORS = (dynamo_exc.BackendCompilerFailed, InductorError)
 
 
 def reason(error: BaseException) -> str:

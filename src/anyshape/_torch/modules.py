@@ -27,8 +27,10 @@ class CompiledModule(OptimizedModule):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return super().__call__(*args, **kwargs)
-        except self._anyshape_eagerly:
-            return self._orig_mod(*args, **kwargs)
+        except self._anyshape_eagerly as eagerly:
+            result = self._orig_mod(*args, **kwargs)
+            eagerly.say()  # type: ignore[attr-defined]
+            return result
 
     @property
     def programs(self) -> tuple[Program, ...]:

@@ -25,9 +25,9 @@ def patches(rules: dict[Any, Any]) -> Iterator[None]:
     codes = {rule.__code__ for rule in rules.values()}
     functions = dict(rules)
     methods = {
-        f.__name__: rule
+        name: rule
         for f, rule in rules.items()
-        if getattr(torch, f.__name__, None) is f and hasattr(torch.Tensor, f.__name__)
+        if getattr(torch, name := str(getattr(f, "__name__", "")), None) is f and hasattr(torch.Tensor, name)
     }
     call_method = TensorVariable.call_method
 

@@ -24,12 +24,18 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> Any:
     if query.numel() == 0 or key.numel() == 0 or value.numel() == 0:
-        return torch.ops.aten._scaled_dot_product_attention_math(
-            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
-        )[0]
+        return _over_nothing(query, key, value, enable_gqa)
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )
+
+
+def _over_nothing(query: Any, key: Any, value: Any, enable_gqa: bool) -> Any:
+    """There is no score to weigh anything with: the formula without masks, scale and dropout has the same result."""
+    if enable_gqa:
+        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
+        value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+    return torch.softmax(query @ key.transpose(-2, -1), -1) @ value
 
 
 RULES: dict[Any, Callable[..., Any]] = {F.scaled_dot_product_attention: scaled_dot_product_attention}
