@@ -1,7 +1,7 @@
 """The ops of pytorch/pytorch#135859 with `out=` over many sizes: anyshape beside stock torch, in one run.
 
-Prints for each op and each way to compile it: programs, total seconds of the sweep, seconds of the first call, and microseconds
-of a call once every size has been seen. `mark_unbacked` compiles nothing where it falls back to eager; that shows as 0 programs.
+Prints for each op and each way to compile it: programs, total seconds of the sweep, seconds of the first call, and
+microseconds of a call once every size has been seen. Where `mark_unbacked` falls back to eager it has 0 programs.
 
 usage: out_variants.py [--backend inductor] [--sizes 100] [--ops topk,bmm] [--ways anyshape,auto] [--json FILE]
 """
@@ -115,7 +115,8 @@ def _steady(compiled: Any, args: tuple[Any, ...], repeats: int = 7, calls: int =
 
 
 def report(rows: Sequence[Row]) -> str:
-    lines = [f"{'op':<10}{'compiled with':<16}{'programs':>9}{'total s':>10}{'first s':>10}{'steady us':>11}{'wrong':>7}"]
+    heads = f"{'programs':>9}{'total s':>10}{'first s':>10}{'steady us':>11}{'wrong':>7}"
+    lines = [f"{'op':<10}{'compiled with':<16}{heads}"]
     for r in rows:
         lines.append(
             f"{r.op:<10}{r.way:<16}{r.programs:>9}{r.total_seconds:>10.3f}{r.first_call_seconds:>10.3f}"
@@ -149,7 +150,8 @@ def main(argv: Sequence[str] | None = None) -> list[Row]:
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 10_000
     sizes = range(100, 100 + options.sizes)
     _warm_up(options.backend)
-    rows = [measure(op, way, sizes, options.backend) for op in options.ops.split(",") for way in options.ways.split(",")]
+    ops, ways = options.ops.split(","), options.ways.split(",")
+    rows = [measure(op, way, sizes, options.backend) for op in ops for way in ways]
     print(f"torch {torch.__version__}, {options.backend}, sizes {sizes[0]} to {sizes[-1]}\n{report(rows)}")
     if options.json:
         with open(options.json, "w") as file:

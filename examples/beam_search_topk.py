@@ -1,7 +1,7 @@
 """Beam search over growing sequences, with `topk(out=)` into buffers that are allocated once.
 
-A toy language model scores every prefix; at each step the best continuations of all beams are chosen. The number of scored
-candidates changes at every step and with every prompt; the program does not.
+A toy language model scores every prefix; at each step the best continuations of all beams are chosen. The number of
+scored candidates changes with every step and prompt; the program does not.
 """
 
 from __future__ import annotations

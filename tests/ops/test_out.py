@@ -96,7 +96,7 @@ def test_one_program_for_every_size(name: str) -> None:
 @pytest.mark.parametrize("first", [0, 1])
 def test_one_program_whatever_comes_first(name: str, first: int) -> None:
     fn, calls = CASES[name]
-    compiled = _check(fn, calls([first, 5, 1, 0, 2, 9][(first == 0 and "max reduced" == name) :]), backend="aot_eager")
+    compiled = _check(fn, calls([first, 5, 1, 0, 2, 9][(first == 0 and name == "max reduced") :]), backend="aot_eager")
     assert len(compiled.programs) == 1
     assert not compiled.fallbacks
 
