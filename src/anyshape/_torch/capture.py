@@ -36,7 +36,7 @@ from torch.fx.experimental.sym_node import SymNode
 from torch.utils import _pytree as pytree
 
 from anyshape import verify
-from anyshape._torch import concrete, direct_writes, out_calls, random_state, slices
+from anyshape._torch import concrete, direct_writes, lowering, out_calls, random_state, slices
 from anyshape._torch import rules as rule_calls
 from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape._version import __version__
@@ -105,6 +105,7 @@ def patches(make_recording: Callable[[], Recording], rules: Mapping[Any, Any]) -
         stack.enter_context(mock.patch.object(SymNode, "expect_true", _expect_true))
         stack.enter_context(out_calls.patches(Retrace))
         stack.enter_context(direct_writes.patches())
+        stack.enter_context(lowering.patches())
         stack.enter_context(rule_calls.patches({**rules, **random_state.rules()}))
         stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))
         stack.enter_context(mock.patch.object(symbolic_shapes, "_static_eval_sym_bool", _static_eval))

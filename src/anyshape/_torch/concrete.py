@@ -139,7 +139,7 @@ class ConcreteRun:
             sizes = [self.number(s) for s in value.sizes]
             # Strides of an empty tensor address nothing, and may not even have a value (`n // 0`).
             empty = any(type(n) is int and n == 0 for n in sizes)
-            strides = [1] * len(sizes) if empty else [self.number(s) for s in value.strides]
+            strides = _contiguous(sizes) if empty else [self.number(s) for s in value.strides]
             offset = 0 if empty else self.number(value.offset)
             base = self._storages.get(value.storage)
             if base is None or base.dtype != value.dtype:
@@ -159,6 +159,14 @@ class ConcreteRun:
     def running(self) -> Any:
         with self.mode, enable_python_dispatcher(), torch.no_grad():
             yield
+
+
+def _contiguous(sizes: list[Any]) -> list[Any]:
+    strides, step = [], 1
+    for size in reversed(sizes):
+        strides.append(step)
+        step *= size if type(size) is int and size > 1 else 1
+    return strides[::-1]
 
 
 def call(target: Any, args: Any, kwargs: Any) -> Any:

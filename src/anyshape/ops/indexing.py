@@ -37,4 +37,35 @@ def take_along_dim(input: Any, indices: Any, dim: Any = None) -> Any:
     return input.gather(axis, indices)
 
 
-RULES: dict[Any, Callable[..., Any]] = {torch.kron: kron, torch.take_along_dim: take_along_dim}
+def gradient(input: Any, *, spacing: Any = None, dim: Any = None, axis: Any = None, edge_order: int = 1) -> Any:
+    dim = axis if dim is None else dim
+    dims = list(range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    steps = (
+        [1.0 if spacing is None else spacing] * len(dims) if not isinstance(spacing, (list, tuple)) else list(spacing)
+    )
+    if any(isinstance(step, torch.Tensor) for step in steps) or len(steps) != len(dims):
+        if dim is None:
+            return torch.gradient(input, spacing=spacing, edge_order=edge_order)
+        return torch.gradient(input, spacing=spacing, dim=dim, edge_order=edge_order)
+    return tuple(_difference(input, d, step, edge_order) for d, step in zip(dims, steps, strict=True))
+
+
+def _difference(x: Any, dim: int, step: Any, edge_order: int) -> Any:
+    """Central differences inside, one-sided ones of the given order at the ends."""
+    n = x.shape[dim]
+    torch._check(n >= edge_order + 1)
+    inside = (x.narrow(dim, 2, n - 2) - x.narrow(dim, 0, n - 2)) / (2 * step)
+    at = lambda i: x.narrow(dim, i if i >= 0 else n + i, 1)
+    if edge_order == 1:
+        first, last = (at(1) - at(0)) / step, (at(-1) - at(-2)) / step
+    else:
+        first = (-1.5 * at(0) + 2 * at(1) - 0.5 * at(2)) / step
+        last = (0.5 * at(-3) - 2 * at(-2) + 1.5 * at(-1)) / step
+    return torch.cat([first, inside, last], dim)
+
+
+RULES: dict[Any, Callable[..., Any]] = {
+    torch.gradient: gradient,
+    torch.kron: kron,
+    torch.take_along_dim: take_along_dim,
+}

@@ -1,0 +1,47 @@
+"""Inductor's choices between sizes.
+
+Owns one repair: `SizeVarAllocator.evaluate_min` and `evaluate_max` pick one of two sizes by what they can prove, fail
+where they can prove nothing, and in between take a common divisor for the smaller one, which is wrong where a factor
+is 0 (sizevars.py says so itself, torch 2.13 and 2.15). The minimum itself is an expression like any other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import sympy
+from torch._inductor.sizevars import SizeVarAllocator
+from torch.utils._sympy.functions import Max, Min
+
+from anyshape._torch.shape_env import FreeShapeEnv
+
+_stock_min = SizeVarAllocator.evaluate_min
+_stock_max = SizeVarAllocator.evaluate_max
+
+
+def _choose(stock: Callable[..., Any], of: Any, smaller: bool) -> Callable[..., Any]:
+    def choose(self: Any, left: Any, right: Any) -> Any:
+        env = self.shape_env
+        if not isinstance(env, FreeShapeEnv):
+            return stock(self, left, right)
+        left, right = sympy.sympify(left), sympy.sympify(right)
+        if self.statically_known_leq(left, right):
+            return left if smaller else right
+        if self.statically_known_leq(right, left):
+            return right if smaller else left
+        return of(left, right)
+
+    return choose
+
+
+@contextlib.contextmanager
+def patches() -> Iterator[None]:
+    """The minimum and maximum of sizes as they are."""
+    with (
+        mock.patch.object(SizeVarAllocator, "evaluate_min", _choose(_stock_min, Min, True)),
+        mock.patch.object(SizeVarAllocator, "evaluate_max", _choose(_stock_max, Max, False)),
+    ):
+        yield

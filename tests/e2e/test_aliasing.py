@@ -1,0 +1,321 @@
+"""Memory: what eager writes into, and what its results share, at every size and layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import anyshape
+from anyshape.testing import difference, expect_programs
+
+
+def check(fn: Callable[..., Any], calls: list[tuple[Any, ...]], **options: Any) -> Any:
+    f = anyshape.compile(fn, backend=options.pop("backend", "aot_eager"), **options)
+    for number, arguments in enumerate(calls):
+        text = difference(fn, f, arguments)
+        assert text is None, f"call {number}: {text}"
+    return f
+
+
+def _flattened(x: Tensor) -> Tensor:
+    x.reshape(-1).add_(1)
+    return x.sum()
+
+
+def layouts(n: int, m: int) -> list[Tensor]:
+    """The same shape in memory in the ways that decide whether `reshape` is a view."""
+    return [
+        torch.randn(n, m),
+        torch.randn(m, n).t(),
+        torch.randn(n, 2 * m)[:, ::2],
+        torch.randn(2 * n, m)[::2],
+        torch.randn(n, m + 3)[:, :m],
+    ]
+
+
+SIZES = [(3, 4), (1, 4), (3, 1), (1, 1), (0, 4), (3, 0), (7, 2)]
+
+
+@pytest.mark.parametrize("layout", range(5), ids=["contiguous", "transposed", "columns", "rows", "padded"])
+def test_in_place_through_reshape(layout: int) -> None:
+    check(_flattened, [(layouts(n, m)[layout],) for n, m in SIZES])
+
+
+def test_in_place_through_reshape_layouts_in_turn() -> None:
+    check(_flattened, [(x,) for n, m in SIZES for x in layouts(n, m)])
+
+
+def test_contiguous_sizes_share_a_program() -> None:
+    with expect_programs(1):
+        check(_flattened, [(torch.randn(n, m),) for n, m in SIZES])
+
+
+def test_in_place_through_reshape_of_an_outer_dim_of_one() -> None:
+    # The stride of the outer dim addresses nothing: (1, 4) with stride (99, 1) is as contiguous as any.
+    odd = [torch.randn(200).as_strided((1, m), (99, 1)) for m in (4, 1, 7)]
+    check(_flattened, [(torch.randn(3, 4),), *[(x,) for x in odd], (torch.randn(5, 2),)])
+
+
+def test_in_place_through_reshape_of_an_inner_dim_of_one() -> None:
+    odd = [torch.randn(200).as_strided((n, 1), (3, 50)) for n in (4, 1, 7)]
+    check(_flattened, [(torch.randn(3, 4),), *[(x,) for x in odd], (torch.randn(5, 2),)])
+
+
+def test_in_place_through_flatten_view_and_ravel() -> None:
+    for fn in (
+        lambda x: (x.flatten().mul_(2), x.sum())[1],
+        lambda x: (x.view(-1).mul_(2), x.sum())[1],
+        lambda x: (x.ravel().mul_(2), x.sum())[1],
+        lambda x: (x.contiguous().mul_(2), x.sum())[1],
+    ):
+        check(fn, [(x,) for n, m in SIZES for x in layouts(n, m)])
+
+
+def test_expanded_inputs() -> None:
+    for fn in (
+        lambda x: x.reshape(-1) + 1,
+        lambda x: x.sum(0),
+        lambda x: x * 2,
+        lambda x: (x.reshape(-1).add_(1), x.sum())[1],
+    ):
+        calls = [(torch.randn(1, m).expand(n, m),) for n, m in SIZES if n > 0]
+        calls += [(torch.randn(m).expand(n, m),) for n, m in SIZES]
+        calls += [(torch.randn(n, 1).expand(n, m),) for n, m in SIZES]
+        check(fn, calls)
+
+
+def test_writing_to_an_expanded_input_is_refused_as_in_eager() -> None:
+    check(lambda x: x.add_(1), [(torch.randn(1, 4).expand(n, 4),) for n in (3, 1, 5)])
+
+
+def test_overlapping_inputs() -> None:
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        x.mul_(2)
+        return y + 1
+
+    calls = []
+    for n, shift in [(5, 2), (3, 0), (4, 4), (1, 0), (1, 1), (0, 0), (9, 3)]:
+        room = torch.randn(n + shift + 3)
+        calls.append((room[:n], room[shift : shift + n]))
+    check(fn, calls)
+
+
+def test_an_input_that_overlaps_itself() -> None:
+    check(lambda x: x * 2 + x.sum(), [(torch.randn(20).as_strided((n, 3), (1, 1)),) for n in (4, 1, 7, 0, 2)])
+
+
+def test_overlapping_after_apart() -> None:
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        x.add_(1)
+        return x * y
+
+    room = torch.randn(16)
+    check(fn, [
+        (torch.randn(5), torch.randn(5)), (room[:5], room[3:8]), (torch.randn(1), torch.randn(1)),
+        (room[:1], room[:1]), (room[:4], room[8:12]), (torch.randn(0), torch.randn(0)),
+    ])  # fmt: skip
+
+
+def test_the_same_tensor_twice() -> None:
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        x.add_(1)
+        return x * y
+
+    f = anyshape.compile(fn, backend="aot_eager")
+    for n in (5, 1, 0, 7):
+        for twice in (False, True, False):
+            ours = torch.arange(float(n))
+            eager = ours.clone()
+            other = torch.ones(n)
+            got, want = f(ours, ours if twice else other), fn(eager, eager if twice else other)
+            assert torch.equal(got, want)
+            assert torch.equal(ours, eager)
+
+
+def test_three_places_for_one_tensor() -> None:
+    def fn(xs: list[Tensor], y: Tensor) -> Tensor:
+        xs[0].mul_(3)
+        return xs[1] + y
+
+    f = anyshape.compile(fn, backend="aot_eager")
+    for n in (4, 1, 0, 6):
+        for pattern in ("aaa", "aab", "aba", "baa", "abc"):
+            ours = {c: torch.arange(float(n)) for c in "abc"}
+            eager = {c: torch.arange(float(n)) for c in "abc"}
+            a, b, c = pattern
+            got, want = f([ours[a], ours[b]], ours[c]), fn([eager[a], eager[b]], eager[c])
+            assert torch.equal(got, want)
+            assert all(torch.equal(ours[k], eager[k]) for k in ours)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.t(),
+        lambda x: x[1:],
+        lambda x: x[:, ::2],
+        lambda x: x.reshape(-1),
+        lambda x: x.flatten(),
+        lambda x: x.unsqueeze(0),
+        lambda x: x.squeeze(),
+        lambda x: x.squeeze(0),
+        lambda x: x.expand(2, *x.shape),
+        lambda x: x,
+        lambda x: x.contiguous(),
+        lambda x: x.diagonal(),
+        lambda x: x.split(2)[0] if x.shape[0] > 2 else x,
+        lambda x: (x.t(), x[:1], x + 1),
+        lambda x: x.narrow(0, 0, x.shape[0] // 2),
+        lambda x: x.to(torch.float32),
+        lambda x: x.broadcast_to(x.shape),
+        lambda x: x.detach(),
+        lambda x: x.expand_as(x),
+        lambda x: x.movedim(0, 1),
+        lambda x: torch.atleast_2d(x),
+        lambda x: x.view_as(x),
+        lambda x: x.repeat(1, 1),
+        lambda x: x.chunk(2),
+        lambda x: x.unbind(1)[0] if x.shape[1] else x,
+    ],
+    ids=[
+        "t", "slice", "step", "reshape", "flatten", "unsqueeze", "squeeze", "squeeze_0", "expand", "itself", "contiguous",
+        "diagonal", "split", "several", "narrow", "to", "broadcast_to", "detach", "expand_as", "movedim", "atleast_2d",
+        "view_as", "repeat", "chunk", "unbind",
+    ],
+)  # fmt: skip
+def test_returned_views(fn: Callable[..., Any]) -> None:
+    """Shared memory is compared, and writing into what is returned reaches the input as in eager."""
+    f = anyshape.compile(fn, backend="aot_eager")
+    for n, m in SIZES:
+        for layout in range(3):
+            x = layouts(n, m)[layout]
+            assert difference(fn, f, (x,)) is None, (n, m, layout)
+            results = []
+            for call in (f, fn):
+                torch.manual_seed(0)
+                given = layouts(n, m)[layout]
+                out = call(given)
+                for part in out if isinstance(out, (tuple, list)) else [out]:
+                    if 0 not in part.stride() or part.numel() == 0:
+                        part.fill_(7.0)
+                results.append(given)
+            assert torch.equal(results[0], results[1]), (n, m, layout)
+
+
+def _slice_filled(x: Tensor) -> Tensor:
+    x[1:3] = 0.0
+    return x.sum()
+
+
+def _column_added(x: Tensor) -> Tensor:
+    x[:, 0] += 1
+    return x * 1
+
+
+def _rows_copied(x: Tensor) -> Tensor:
+    x[: x.shape[0] // 2].copy_(x[x.shape[0] - x.shape[0] // 2 :].clone())
+    return x + 0
+
+
+def _masked(x: Tensor) -> Tensor:
+    x[x > 0] = -1.0
+    return x.sum(0)
+
+
+def _strided(x: Tensor) -> Tensor:
+    x[::2, 1:].mul_(2)
+    return x.sum(1)
+
+
+def _viewed_twice(x: Tensor) -> Tensor:
+    a, b = x.view(-1), x[1:]
+    a.add_(1)
+    return b * 2
+
+
+@pytest.mark.parametrize("fn", [_slice_filled, _column_added, _rows_copied, _masked, _strided, _viewed_twice])
+def test_in_place_on_a_part(fn: Callable[..., Any]) -> None:
+    sizes = [(3, 4), (1, 4), (2, 1), (1, 1), (0, 4), (7, 2)]
+    check(fn, [(torch.randn(n, m),) for n, m in sizes])
+    check(fn, [(x,) for n, m in sizes for x in layouts(n, m)])
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.add_(1),
+        lambda x: x.t_(),
+        lambda x: x.unsqueeze_(0),
+        lambda x: x.squeeze_(),
+        lambda x: x.zero_(),
+        lambda x: x.copy_(torch.ones(x.shape)),
+        lambda x: torch.relu_(x),
+        lambda x: x.clamp_(0, 1)[:1],
+        lambda x: (x.add_(1), x.add_(1))[0],
+    ],
+    ids=["add_", "t_", "unsqueeze_", "squeeze_", "zero_", "copy_", "relu_", "clamp_", "twice"],
+)
+def test_in_place_methods(fn: Callable[..., Any]) -> None:
+    check(fn, [(torch.randn(s),) for s in SIZES])
+
+
+def test_out_of_the_right_size() -> None:
+    def fn(x: Tensor, y: Tensor, out: Tensor) -> Tensor:
+        torch.add(x, y, out=out)
+        return out
+
+    for make in (lambda n, m: torch.zeros(n, m), lambda n, m: torch.zeros(m, n).t(), lambda n, m: torch.zeros(n, 2 * m)[:, ::2]):
+        check(fn, [(torch.randn(n, m), torch.randn(n, m), make(n, m)) for n, m in SIZES])
+
+
+def test_out_that_is_an_input() -> None:
+    f = anyshape.compile(lambda x: torch.mul(x, 2, out=x), backend="aot_eager")
+    for n in (4, 1, 0, 7):
+        x = torch.arange(float(n))
+        got = f(x)
+        assert got is x
+        assert torch.equal(x, torch.arange(float(n)) * 2)
+
+
+def test_a_buffer_that_a_module_writes() -> None:
+    class Counter(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.total += x.sum(0)
+            return x - self.total
+
+    ours, eager = Counter(), Counter()
+    f = anyshape.compile(ours, backend="aot_eager")
+    with expect_programs(1):
+        for n in (4, 1, 0, 7):
+            x = torch.randn(n, 3)
+            torch.testing.assert_close(f(x), eager(x))
+            torch.testing.assert_close(ours.total, eager.total)
+
+
+def test_gradients_through_writes() -> None:
+    def fn(x: Tensor) -> Tensor:
+        y = x * 2
+        y[1:].mul_(3)
+        y.reshape(-1).add_(1)
+        return (y * y).sum()
+
+    f = anyshape.compile(fn, backend="aot_eager")
+    for n, m in SIZES:
+        ours = torch.randn(n, m, requires_grad=True)
+        eager = ours.detach().clone().requires_grad_()
+        f(ours).backward()
+        fn(eager).backward()
+        torch.testing.assert_close(ours.grad, eager.grad)
+
+
+@pytest.mark.parametrize("layout", range(3), ids=["contiguous", "transposed", "columns"])
+def test_in_place_through_reshape_in_inductor(layout: int) -> None:
+    check(_flattened, [(layouts(n, m)[layout],) for n, m in [(3, 4), (1, 4), (3, 1), (0, 4)]], backend="inductor")
