@@ -115,7 +115,7 @@ def compile(
     )
     target = capture.install(fn, engine.compile_graph, fullgraph=fullgraph, capture=engine.capture, disable=disable)
     if modules.is_module(fn):
-        engine.starts_at(modules.first_code(fn))
+        engine.starts_at(modules.first_code(fn), type(fn).__name__)
         return modules.compiled(target, engine, pickled=_cannot_pickle, copied=_cannot_copy)
-    engine.starts_at(getattr(inspect.unwrap(fn), "__code__", None))
+    engine.starts_at(getattr(inspect.unwrap(fn), "__code__", None), getattr(fn, "__qualname__", repr(fn)))
     return CompiledFunction(fn, target, engine)

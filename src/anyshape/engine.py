@@ -48,7 +48,6 @@ class LiveProgram:
         self.calls = 0
         self.capture_seconds = capture_seconds
         self.compile_seconds = 0.0
-        self.graph_breaks: tuple[str, ...] = ()
         self.code: weakref.ref[types.CodeType] | None = None
 
     def view(self) -> Program:
@@ -66,7 +65,7 @@ class LiveProgram:
             capture_seconds=self.capture_seconds,
             compile_seconds=self.compile_seconds,
             verify_seconds=self.admission.verify_seconds,
-            graph_breaks=self.graph_breaks,
+            graph_breaks=tuple(self.recording.graph_breaks),
         )
 
     def _predicate(self, answer: Answer) -> Predicate:
@@ -96,10 +95,11 @@ class Engine:
         self._site = ("?", "?", 0)
         self._began = 0.0
         self._top: types.CodeType | None = None
+        self._name = "?"
 
-    def starts_at(self, code: types.CodeType | None) -> None:
+    def starts_at(self, code: types.CodeType | None, name: str) -> None:
         """The frame with which a call of the callable begins: nothing has happened before it."""
-        self._top = code
+        self._top, self._name = code, name
 
     @property
     def programs(self) -> list[LiveProgram]:
@@ -116,6 +116,8 @@ class Engine:
         if reason is not None:
             return self._run_eagerly(code, reason)
         self._site = (code.co_name, code.co_filename, code.co_firstlineno)
+        if capture.is_torchs_own(code):  # a frame that torch puts around a module of its own
+            self._site = (self._name, "", 0)
         outcome: Any = None
         error: BaseException | None = None
         for new_recording in _attempts():

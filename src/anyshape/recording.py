@@ -132,6 +132,7 @@ class Recording:
         self._asked: set[sympy.Basic] = set()
         self._choices: set[sympy.Basic] = set()  # of any node
         self._outcomes: dict[sympy.Basic, bool] = {}  # every decision's, for the backend to be told the same
+        self.graph_breaks: list[str] = []
         self.on_finish: Callable[[Sequence[InputRecord]], str | None] = lambda inputs: None
         self.retrace: type[BaseException] = retrace
         self._locate = locate

@@ -20,6 +20,7 @@ import torch._dynamo.backends.common as aot_backends
 import torch._dynamo.config as dynamo_config
 import torch._dynamo.convert_frame as convert_frame
 import torch._dynamo.exc as dynamo_exc
+import torch._dynamo.external_utils as external_utils
 import torch._dynamo.guards as dynamo_guards
 import torch._dynamo.output_graph as output_graph
 import torch._dynamo.utils as dynamo_utils
@@ -221,6 +222,9 @@ _stock_concrete_values = dynamo_guards.convert_to_concrete_values
 def _check_function_manager(code: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
     """Strides of free inputs are checked by the admission, which knows which of them address anything."""
     if isinstance(getattr(graph, "shape_env", None), FreeShapeEnv):
+        why = getattr(graph, "compile_subgraph_reason", None)
+        if why is not None and why.graph_break:
+            graph.shape_env.recording.graph_breaks.append(str(why.reason).splitlines()[0])
         for info in graph.input_source_to_sizes_strides.values():
             if any(isinstance(n, torch.SymInt) for n in info["size"]):
                 info["stride"] = [None] * len(info["stride"])
@@ -443,6 +447,10 @@ _BACKEND_ERRORS = (dynamo_exc.BackendCompilerFailed, InductorError)
 
 def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]
+
+
+def is_torchs_own(code: types.CodeType) -> bool:
+    return code.co_filename == external_utils.__file__
 
 
 def call_key(frame: Any) -> Any:
