@@ -199,7 +199,7 @@ class Recording:
             self._assume(expr if boolean else sympy.Eq(expr, truth), truth if boolean else sympy.true)
             return truth
         if self.phase == "lowering":
-            if general is not None and not self._is_about_numbers(expr):
+            if general is not None and not self._must_be_known(expr):
                 return general
             if boolean and expr in self._outcomes:
                 return sympy.sympify(self._outcomes[expr])
@@ -258,6 +258,12 @@ class Recording:
             return self._is_about_units(expr.args[0], None if answer is None else sympy.Not(answer))
         value = self.env.settled_from_two(expr)
         return value is not None and (answer is None or bool(value) == bool(answer))
+
+    def _must_be_known(self, expr: sympy.Basic) -> bool:
+        """Whether lowering has no way on without the answer: the sign of a slice's bound (`n - 1 >= 0`, `n >= 1`)."""
+        if self._is_about_numbers(expr):
+            return True
+        return isinstance(expr, (sympy.Ge, sympy.Lt)) and expr.args[1] in (0, 1)
 
     def begin_node(self, node: NodeRecord, truths: frozenset[sympy.Basic] | None = frozenset()) -> None:
         """A node asks from here on. `truths` are the questions that get their true answer; None means all of them."""

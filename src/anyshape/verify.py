@@ -49,6 +49,8 @@ def differs(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic], *, stric
         return Difference(_name(node), "the sizes seen", f"unknown: {error}")
     except Exception as error:
         return Difference(_name(node), "a result", f"{type(error).__name__}: {str(error)[:200]}")
+    if _indexes_nothing(node.call, given):
+        return Difference(_name(node), "indices into something", "indices into nothing")
     predicted, real = concrete.leaves(node.result), concrete.leaves(result)
     if len(predicted) != len(real):
         return Difference(_name(node), f"{len(predicted)} results", f"{len(real)}")
@@ -62,6 +64,18 @@ def differs(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic], *, stric
     if strict and node.log is not None and not _same_calls(run, node.log, log.calls):
         return Difference(_name(node), f"{len(node.log)} aten calls", f"{len(log.calls)} others")
     return None
+
+
+# Calls that read what they are given at indices: the first tensor, by the others.
+_INDEXING = ("index.", "_unsafe_index.", "index_select", "gather", "embedding", "take.", "_unsafe_masked_index.")
+
+
+def _indexes_nothing(call: Any, tensors: list[Any]) -> bool:
+    """Whether indices would be read from an empty tensor, which fails whatever they are; fake tensors cannot tell."""
+    if not str(getattr(call, "__name__", call)).startswith(_INDEXING) or len(tensors) < 2:
+        return False
+    counts = [t.numel() for t in tensors]
+    return type(counts[0]) is int and counts[0] == 0 and any(type(n) is int and n > 0 for n in counts[1:])
 
 
 def _same_calls(run: Any, captured: Any, real: Any) -> bool:

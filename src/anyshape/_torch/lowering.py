@@ -1,8 +1,9 @@
-"""Inductor's choices between sizes.
+"""Inductor's choices.
 
-Owns one repair: `SizeVarAllocator.evaluate_min` and `evaluate_max` pick one of two sizes by what they can prove, fail
-where they can prove nothing, and in between take a common divisor for the smaller one, which is wrong where a factor
-is 0 (sizevars.py says so itself, torch 2.13 and 2.15). The minimum itself is an expression like any other.
+Owns where random numbers come from, and one repair: `SizeVarAllocator.evaluate_min` and `evaluate_max` pick one of
+two sizes by what they can prove, fail where they can prove nothing, and in between take a common divisor for the
+smaller one, which is wrong where a factor is 0 (sizevars.py says so itself, torch 2.13 and 2.15). The minimum itself
+is an expression like any other.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 import sympy
+import torch._inductor.config as inductor_config
 from torch._inductor.sizevars import SizeVarAllocator
 from torch.utils._sympy.functions import Max, Min
 
@@ -39,8 +41,10 @@ def _choose(stock: Callable[..., Any], of: Any, smaller: bool) -> Callable[..., 
 
 @contextlib.contextmanager
 def patches() -> Iterator[None]:
-    """The minimum and maximum of sizes as they are."""
+    """What Inductor does otherwise for a capture of anyshape's."""
     with (
+        # Random numbers are eager's own: Inductor's generator gives others.
+        inductor_config.patch(fallback_random=True),
         mock.patch.object(SizeVarAllocator, "evaluate_min", _choose(_stock_min, Min, True)),
         mock.patch.object(SizeVarAllocator, "evaluate_max", _choose(_stock_max, Max, False)),
     ):
