@@ -187,7 +187,10 @@ class Recording:
         return bool(symbols) and self.symbols.keys() >= symbols
 
     def truth(self, expr: sympy.Basic) -> sympy.Basic:
-        return expr.xreplace(self.hints)
+        try:
+            return expr.xreplace(self.hints)
+        except ZeroDivisionError:  # a question about `n // 0`, asked where n is 0
+            return sympy.false
 
     def answer(self, expr: sympy.Basic, general: sympy.Basic | None) -> sympy.Basic:
         """Answer a question that what is known does not settle. `general` is the answer of a `guard_or_*` question."""

@@ -446,7 +446,10 @@ _BACKEND_ERRORS = (dynamo_exc.BackendCompilerFailed, InductorError)
 
 
 def reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]
+    """Why a call runs eagerly, in a line."""
+    inner = getattr(error, "inner_exception", error)
+    lines = [line.strip() for line in str(inner).splitlines() if line.strip()]
+    return f"{type(inner).__name__}: {lines[0] if lines else ''}"[:300]
 
 
 def is_torchs_own(code: types.CodeType) -> bool:

@@ -157,7 +157,8 @@ class FreeShapeEnv(ShapeEnv):
         if value is None and expr.is_Boolean:
             expr = self.simplify(expr)
             ranges = {s: self.var_to_range[s] for s in expr.free_symbols if s in self.var_to_range}
-            value = self._by_cases(expr, ranges)
+            with contextlib.suppress(ZeroDivisionError):  # `n // 0` has no value: not settled
+                value = self._by_cases(expr, ranges)
         self._settled_cache[key] = value
         return value
 
