@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from anyshape import ops
-from anyshape._torch import aliases, capture, raised
+from anyshape._torch import aliases, capture, memory, raised
 from anyshape.dispatch import Admission, holds
 from anyshape.errors import FallbackWarning
 from anyshape.programs import Predicate, Program
@@ -177,6 +177,8 @@ class Engine:
         recording = capture.current_recording()
         if recording is None:
             return self._backend(graph, inputs)
+        memory.mark_visible_sharing(graph, recording)
+        recording.apart = memory.written_inputs_apart(graph)
         if not holds(recording, recording.actuals):
             raise capture.Retrace
         began = time.perf_counter()

@@ -92,6 +92,7 @@ class NodeRecord:
     decisions: dict[sympy.Basic, Answer] = dataclasses.field(default_factory=dict)
     choices: set[sympy.Basic] = dataclasses.field(default_factory=set)  # decisions between ways, beyond 0 and 1
     log: Any = None  # the aten calls it came down to
+    sharing_shows: bool = True  # whether anyone can see which memory its results share
 
     def holds(self, sizes: Mapping[sympy.Basic, sympy.Basic]) -> bool:
         """Whether every decision has at `sizes` the outcome it was captured with."""
@@ -133,6 +134,7 @@ class Recording:
         self._choices: set[sympy.Basic] = set()  # of any node
         self._outcomes: dict[sympy.Basic, bool] = {}  # every decision's, for the backend to be told the same
         self.graph_breaks: list[str] = []
+        self.apart: list[tuple[Any, Any]] = []  # sources of inputs whose memory must not be one
         self.on_finish: Callable[[Sequence[InputRecord]], str | None] = lambda inputs: None
         self.retrace: type[BaseException] = retrace
         self._locate = locate

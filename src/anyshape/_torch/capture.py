@@ -188,7 +188,8 @@ def _aten_nodes(graph: Any) -> Iterator[NodeRecord]:
             continue
         if not _symbolic((args, kwargs, result)):
             continue
-        record = NodeRecord(target, opaque=_is_higher_order(target))
+        # An aten graph is functional: what it shares between its values does not show.
+        record = NodeRecord(target, opaque=_is_higher_order(target), sharing_shows=False)
         try:
             record.args, record.kwargs, record.result = concrete.snapshot((args, kwargs, result))
         except concrete.NotPlain:

@@ -31,12 +31,10 @@ from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
 from torch.utils import _pytree as pytree
 
 from anyshape._torch import concrete
-from anyshape._torch.shape_env import FreeShapeEnv
+from anyshape._torch.shape_env import APART, FreeShapeEnv
 from anyshape.ops import out as rules
 
 _stock_produce_guards = FreeShapeEnv.produce_guards_verbose
-
-_APART = "__anyshape_apart"  # the guard's name for `apart`
 
 
 def apart(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -68,13 +66,13 @@ def patches(abandon: type[BaseException]) -> Iterator[None]:
         asked = set(sources)  # Inductor's cache asks too, about inputs that it names itself
         pairs = sorted((source_ref(a), source_ref(b)) for a, b in kept_apart.get(id(self), ()) if {a, b} <= asked)
         for helper in helpers:
-            helper.exprs.extend(f"{_APART}({a}, {b})" for a, b in pairs)
+            helper.exprs.extend(f"{APART}({a}, {b})" for a, b in pairs)
         return helpers
 
     with (
         mock.patch.object(TorchInGraphFunctionVariable, "call_function", call_function),
         mock.patch.object(FreeShapeEnv, "produce_guards_verbose", produce_guards),
-        mock.patch.dict(SYMPY_INTERP, {_APART: apart}),
+        mock.patch.dict(SYMPY_INTERP, {APART: apart}),
     ):
         yield
 

@@ -33,6 +33,7 @@ from anyshape.recording import InputRecord, Recording
 # State of a ShapeEnv that learning a fact changes; saved and put back when a node is traced a second time.
 _LEARNT = ("replacements", "axioms", "var_to_range", "divisible", "guards", "deferred_runtime_asserts")
 
+APART = "__anyshape_apart"  # what guards call to see that two inputs have memory of their own
 _FROM_ZERO = ValueRanges(sympy.Integer(0), int_oo)
 _TWO_OR_MORE = sympy.Symbol("_two_or_more", integer=True, positive=True) + 1
 _MOST_CASES = 5  # symbols in a question worth a case distinction
@@ -238,7 +239,9 @@ class FreeShapeEnv(ShapeEnv):
             if record is not None:
                 inputs.append(record)
         call = self.recording.finish(inputs)
-        return [_ShapeGuardsHelper([call] if call else []) for _ in langs]
+        exprs = [call] if call else []
+        exprs += [f"{APART}({source_ref(a)}, {source_ref(b)})" for a, b in self.recording.apart]
+        return [_ShapeGuardsHelper(list(exprs)) for _ in langs]
 
     def _input_record(self, value: Any, source: Any, source_ref: Any) -> InputRecord | None:
         if isinstance(value, (torch.SymInt, torch.SymFloat)):

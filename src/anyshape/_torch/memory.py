@@ -1,0 +1,74 @@
+"""Memory that a captured graph shares and writes to.
+
+Owns what can be read off a Dynamo graph about it: which nodes' sharing of memory anyone can see, and which inputs are
+written to, so that a program made for inputs apart is not used for inputs that overlap.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from anyshape._torch import concrete
+from anyshape.recording import Recording
+
+_WRITES = {
+    operator.setitem,
+    operator.iadd,
+    operator.isub,
+    operator.imul,
+    operator.itruediv,
+    operator.iand,
+    operator.ior,
+}
+
+
+def mark_visible_sharing(graph: Any, recording: Recording) -> None:
+    """Sharing between intermediates that are not written to and not given back is nobody's business."""
+    if any(_writes(n) for n in graph.graph.nodes):
+        return
+    inputs = _storages(n.meta.get("example_value") for n in graph.graph.nodes if n.op == "placeholder")
+    given_back: set[int] = set()
+    for node in graph.graph.nodes:
+        if node.op == "output":
+            given_back = _storages(a.meta.get("example_value") for a in node.all_input_nodes)
+    for record in recording.nodes:
+        arguments, results = _record_storages(record.args, record.kwargs), _record_storages(record.result)
+        reaches_out = bool((arguments | results) & given_back)
+        record.sharing_shows = reaches_out and bool(arguments & (inputs | given_back))
+
+
+def written_inputs_apart(graph: Any) -> list[tuple[Any, Any]]:
+    """Pairs of the sources of inputs, one of them written to, whose memory has to stay apart."""
+    sources: list[tuple[Any, torch.Tensor]] = []
+    for node in graph.graph.nodes:
+        value = node.meta.get("example_value")
+        argument = node.meta.get("grapharg")
+        if node.op == "placeholder" and isinstance(value, torch.Tensor) and argument is not None:
+            sources.append((argument.source, value))
+    written = [source for source, value in sources if value._version > 0]
+    pairs = []
+    for i, (a, _) in enumerate(sources):
+        pairs += [(a, b) for b, _ in sources[i + 1 :] if a in written or b in written]
+    return pairs
+
+
+def _writes(node: Any) -> bool:
+    if node.op == "call_method":
+        return node.target.endswith("_") and not node.target.endswith("__")
+    if node.op != "call_function":
+        return False
+    name = getattr(node.target, "__name__", "")
+    return node.target in _WRITES or "out" in node.kwargs or (name.endswith("_") and not name.endswith("__"))
+
+
+def _storages(values: Iterable[Any]) -> set[int]:
+    tensors = [t for v in values for t in concrete.leaves(v) if isinstance(t, torch.Tensor)]
+    return {t.untyped_storage()._cdata for t in tensors if t.layout is torch.strided}
+
+
+def _record_storages(*trees: Any) -> set[int]:
+    return {t.storage for t in concrete.leaves(trees) if isinstance(t, concrete.TensorSnapshot)}
