@@ -39,7 +39,7 @@ from torch.utils import _pytree as pytree
 from anyshape import verify
 from anyshape._torch import concrete, direct_writes, lowering, out_calls, random_state, slices
 from anyshape._torch import rules as rule_calls
-from anyshape._torch.shape_env import FreeShapeEnv
+from anyshape._torch.shape_env import APART, FreeShapeEnv
 from anyshape._version import __version__
 from anyshape.recording import NodeRecord, Recording
 
@@ -448,6 +448,8 @@ _BACKEND_ERRORS = (dynamo_exc.BackendCompilerFailed, InductorError)
 
 def reason(error: BaseException) -> str:
     """Why a call runs eagerly, in a line."""
+    if APART in str(error):
+        return "inputs that share memory are written to"
     inner = getattr(error, "inner_exception", error)
     lines = [line.strip() for line in str(inner).splitlines() if line.strip()]
     return f"{type(inner).__name__}: {lines[0] if lines else ''}"[:300]

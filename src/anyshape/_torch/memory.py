@@ -21,8 +21,12 @@ _WRITES = {
     operator.isub,
     operator.imul,
     operator.itruediv,
+    operator.ifloordiv,
+    operator.imod,
+    operator.ipow,
     operator.iand,
     operator.ior,
+    operator.ixor,
 }
 
 
