@@ -107,8 +107,8 @@ CASES = (
         _module(Block),
         lambda b, n: (torch.randn(b, n, 32),),
         ((0, 1),),
-        ((2, 16), (3, 24), (1, 16), (1, 1), (5, 7), (0, 4)),
-        behaviours=1,
+        ((2, 16), (3, 24), (1, 16), (1, 1), (5, 7), (2, 0), (0, 4)),
+        behaviours=2,  # attention over nothing takes another kernel, in eager too
     ),
     Case(
         "MLP, if n > 8",
