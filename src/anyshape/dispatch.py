@@ -18,6 +18,8 @@ from anyshape import verify
 from anyshape._torch import python_code
 from anyshape.recording import Answer, InputRecord, NodeRecord, Recording, describe_source
 
+MOST_KEYS = 100_000  # keys that a program remembers
+
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:
@@ -139,6 +141,9 @@ class Admission:
                     refusal = self.refuses(key)
                 except Exception as error:  # a guard must not raise; what cannot be told is not admitted
                     refusal = Refusal("class", f"could not be verified: {type(error).__name__}: {error}")
+                if len(self.known) >= MOST_KEYS:  # verdicts on classes stay, so a key is soon learnt again
+                    self.known.clear()
+                    self.refusals.clear()
                 if refusal is not None:
                     self.refusals[key] = refusal
                 verdict = self.known[key] = refusal is None

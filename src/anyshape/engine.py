@@ -12,7 +12,7 @@ import time
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anyshape import ops
@@ -73,11 +73,10 @@ class LiveProgram:
         return Predicate(self.recording.text(answer.fact), answer.asked_by, file, int(line) if line.isdigit() else 0)
 
 
-def _attempts() -> Iterator[Callable[[], Recording]]:
+def _attempts() -> list[Callable[[], Recording]]:
     """Ways to capture a call, the most general first."""
-    for stand_ins in STAND_INS:
-        yield functools.partial(Recording, locate=capture.locate, retrace=capture.Retrace, stand_ins=stand_ins)
-    yield functools.partial(Recording, locate=capture.locate, retrace=capture.Retrace, exact=True)
+    way = functools.partial(Recording, locate=capture.locate, retrace=capture.Retrace)
+    return [*(functools.partial(way, stand_ins=s) for s in STAND_INS), functools.partial(way, exact=True)]
 
 
 class Engine:
@@ -120,13 +119,16 @@ class Engine:
             self._site = (self._name, "", 0)
         outcome: Any = None
         error: BaseException | None = None
-        for new_recording in _attempts():
-            outcome, error = self._attempt(convert, new_recording)
+        attempts = _attempts()
+        while attempts:
+            outcome, error = self._attempt(convert, attempts.pop(0))
             if error is None and getattr(outcome, "guarded_code", None) is not None:
                 self._publish(outcome.guarded_code.code)
                 return outcome
-            if not isinstance(error, capture.Retrace) and not any(r.substituted for r in self._recordings):
-                break
+            if any(r.substituted for r in self._recordings):
+                continue
+            # Without a stand-in the next attempt would be this one again; only the last is different.
+            attempts = attempts[-1:] if isinstance(error, capture.Retrace) else []
         if error is None:
             return outcome
         if not isinstance(error, capture.Retrace) and not capture.runs_eagerly(

@@ -448,6 +448,8 @@ _BACKEND_ERRORS = (dynamo_exc.BackendCompilerFailed, InductorError)
 
 def reason(error: BaseException) -> str:
     """Why a call runs eagerly, in a line."""
+    if isinstance(error, Retrace):
+        return str(error) or "no program holds at these sizes"
     if APART in str(error):
         return "inputs that share memory are written to"
     inner = getattr(error, "inner_exception", error)
