@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anyshape._torch import capture, modules
-from anyshape.engine import Engine, RunEagerly, observers
+from anyshape.engine import Engine, RunAgain, RunEagerly, observers
 from anyshape.errors import NotCompilableError
 from anyshape.programs import Program
 
@@ -32,6 +32,8 @@ class CompiledFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return self._target(*args, **kwargs)
+        except RunAgain:
+            return self(*args, **kwargs)
         except RunEagerly as eagerly:
             result = self._function(*args, **kwargs)
             eagerly.say()

@@ -37,7 +37,7 @@ def holds(recording: Recording, sizes: Mapping[sympy.Basic, sympy.Basic]) -> boo
         strict = node.chooses_otherwise(sizes)
         if not node.holds(sizes) and verify.differs(node, sizes, strict=strict) is not None:
             return False
-    if all(a.holds(sizes) for a in recording.aot_decisions.values()):
+    if not recording.aot_contradictory and all(a.holds(sizes) for a in recording.aot_decisions.values()):
         return True
     return all(verify.differs(node, sizes) is None for node in recording.aten)
 

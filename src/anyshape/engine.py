@@ -38,6 +38,10 @@ class RunEagerly(BaseException):
         warnings.warn(f"a call ran eagerly: {self.reason}", FallbackWarning, stacklevel=3)
 
 
+class RunAgain(BaseException):
+    """Another thread has made the program that this call was waiting to make."""
+
+
 class LiveProgram:
     """A compiled program and its counts."""
 
@@ -100,6 +104,10 @@ class Engine:
         """The frame with which a call of the callable begins: nothing has happened before it."""
         self._top, self._name = code, name
 
+    def _codes(self) -> list[types.CodeType]:
+        codes = [p.code() for p in self._programs if p.code is not None]
+        return [c for c in codes if c is not None]
+
     @property
     def programs(self) -> list[LiveProgram]:
         """Those whose compiled code is alive: `torch._dynamo.reset()` drops it."""
@@ -109,6 +117,8 @@ class Engine:
 
     def capture(self, convert: Callable[[], Any], frame: Any) -> Any:
         """Called by Dynamo, under its lock, for a frame that no program serves."""
+        if frame.f_code is self._top and capture.is_served(frame, self._codes()):
+            raise RunAgain
         known = capture.call_key(frame)
         reason = self._eager_calls.get(known) if known is not None else None
         code = frame.f_code

@@ -93,6 +93,20 @@ class NodeRecord:
     choices: set[sympy.Basic] = dataclasses.field(default_factory=set)  # decisions between ways, beyond 0 and 1
     log: Any = None  # the aten calls it came down to
     sharing_shows: bool = True  # whether anyone can see which memory its results share
+    contradictory: bool = False  # a question got its general answer once, and the true one another time
+
+    def forget(self) -> None:
+        """Nothing has been asked yet."""
+        self.decisions.clear()
+        self.choices.clear()
+        self.contradictory = False
+
+    def settle(self, sizes: Mapping[sympy.Basic, sympy.Basic]) -> None:
+        """Verified at `sizes`: where answers contradict one another, the outcomes there are the ones that hold."""
+        if self.contradictory:
+            for expr, answer in self.decisions.items():
+                if not answer.holds(sizes):
+                    self.decisions[expr] = dataclasses.replace(answer, outcome=not answer.outcome)
 
     def holds(self, sizes: Mapping[sympy.Basic, sympy.Basic]) -> bool:
         """Whether every decision has at `sizes` the outcome it was captured with."""
@@ -129,6 +143,7 @@ class Recording:
         self.phase = "trace"  # trace | aot | lowering
         self.aten: list[NodeRecord] = []
         self.aot_decisions: dict[sympy.Basic, Answer] = {}
+        self.aot_contradictory = False
         self._truths: frozenset[sympy.Basic] | None = frozenset()
         self._asked: set[sympy.Basic] = set()
         self._choices: set[sympy.Basic] = set()  # of any node
@@ -222,7 +237,10 @@ class Recording:
                 self._assume(expr, truth)
                 return truth
             outcome = truth if general is None else general
-            self.aot_decisions.setdefault(expr, Answer(expr, bool(outcome), "framework", ""))
+            known = self.aot_decisions.setdefault(expr, Answer(expr, bool(outcome), "framework", ""))
+            if known.outcome != bool(outcome):
+                self.aot_contradictory = True
+                self.aot_decisions[expr] = Answer(expr, bool(truth), "framework", "")
             self._outcomes[expr] = bool(outcome)
             return outcome
         if self.node is None:
@@ -333,8 +351,9 @@ class Recording:
     def _decide(self, expr: sympy.Basic, outcome: sympy.Basic) -> None:
         assert self.node is not None
         self._outcomes[expr] = bool(outcome)
-        if expr not in self.node.decisions:
-            self.node.decisions[expr] = Answer(expr, bool(outcome), "framework", "")
+        known = self.node.decisions.setdefault(expr, Answer(expr, bool(outcome), "framework", ""))
+        if known.outcome != bool(outcome):
+            self.node.contradictory = True
 
     def _assume(self, expr: sympy.Basic, outcome: sympy.Basic) -> None:
         note = self._note(expr, bool(outcome))

@@ -25,10 +25,12 @@ import torch._dynamo.guards as dynamo_guards
 import torch._dynamo.output_graph as output_graph
 import torch._dynamo.utils as dynamo_utils
 import torch._dynamo.variables.builder as builder
+import torch._functorch._aot_autograd.graph_compile as graph_compile
 import torch._functorch.config as functorch_config
 import torch._subclasses.fake_impls as fake_impls
 import torch.compiler.config as compiler_config
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
+from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list
 from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
 from torch._guards import TracingContext
 from torch._inductor.exc import InductorError
@@ -102,6 +104,10 @@ def patches(make_recording: Callable[[], Recording], rules: Mapping[Any, Any]) -
             # Stock entries of Inductor's cache carry guards on the sizes that stock saw.
             tag = f"{compiler_config.cache_key_tag}anyshape-{__version__}"
             stack.enter_context(compiler_config.patch(cache_key_tag=tag))
+        if hasattr(graph_compile, "collect_bw_donated_buffer_idxs"):
+            # A graph that is retained may be differentiated twice, so nothing of it is given away.
+            nothing = lambda *args, **kwargs: []
+            stack.enter_context(mock.patch.object(graph_compile, "collect_bw_donated_buffer_idxs", nothing))
         stack.enter_context(mock.patch.object(aot_backends, "aot_module_simplified", _aot_module_simplified))
         stack.enter_context(mock.patch.object(SymNode, "expect_true", _expect_true))
         stack.enter_context(out_calls.patches(Retrace))
@@ -287,8 +293,7 @@ def _general(env: FreeShapeEnv, record: NodeRecord, run: Callable[[], Any]) -> A
     recording = env.recording
 
     def attempt(truths: frozenset[Any] | None) -> tuple[Any, Exception | None, bool]:
-        record.decisions.clear()
-        record.choices.clear()
+        record.forget()
         recording.begin_node(record, truths)
         with env.undo_unless_kept() as keep:
             try:
@@ -302,6 +307,7 @@ def _general(env: FreeShapeEnv, record: NodeRecord, run: Callable[[], Any]) -> A
                 _remember_result(record, result)
                 holds = verify.differs(record, recording.hints) is None
             if holds:
+                record.settle(recording.hints)
                 keep()
         return result, error, holds
 
@@ -320,8 +326,7 @@ def _general(env: FreeShapeEnv, record: NodeRecord, run: Callable[[], Any]) -> A
         if error is not None:
             raise error
         return result
-    record.decisions.clear()
-    record.choices.clear()
+    record.forget()
     recording.begin_node(record, None)
     with concrete.OpLog() as log:
         result = run()
@@ -455,6 +460,12 @@ def reason(error: BaseException) -> str:
     inner = getattr(error, "inner_exception", error)
     lines = [line.strip() for line in str(inner).splitlines() if line.strip()]
     return f"{type(inner).__name__}: {lines[0] if lines else ''}"[:300]
+
+
+def is_served(frame: Any, codes: list[types.CodeType]) -> bool:
+    """Whether one of the programs with these codes holds now: another thread may have made it in the meantime."""
+    entries = _debug_get_cache_entry_list(frame.f_code) if codes else []
+    return any(e.guard_manager.check(frame.f_locals) for e in entries if any(e.code is code for code in codes))
 
 
 def is_torchs_own(code: types.CodeType) -> bool:

@@ -53,11 +53,14 @@ class OpLog(TorchDispatchMode):
         self.calls: list[tuple[Any, Any]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        numbers = [x for x in leaves((args, kwargs or {})) if isinstance(x, _NUMBERS)]
-        self.calls.append((func, tuple(number_expr(n) for n in numbers)))
+        if func not in _BOOKKEEPING:
+            numbers = [x for x in leaves((args, kwargs or {})) if isinstance(x, _NUMBERS)]
+            self.calls.append((func, tuple(number_expr(n) for n in numbers)))
         return func(*args, **(kwargs or {}))
 
 
+# Autograd's, and not there where no gradient is wanted.
+_BOOKKEEPING = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
 _NUMBERS = (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 

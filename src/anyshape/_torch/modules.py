@@ -23,10 +23,13 @@ class CompiledModule(OptimizedModule):
     _anyshape_engine: Any
     _anyshape_refuse: tuple[Callable[[], Exception], Callable[[], Exception]]
     _anyshape_eagerly: type[BaseException]
+    _anyshape_again: type[BaseException]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return super().__call__(*args, **kwargs)
+        except self._anyshape_again:
+            return self(*args, **kwargs)
         except self._anyshape_eagerly as eagerly:
             result = self._orig_mod(*args, **kwargs)
             eagerly.say()  # type: ignore[attr-defined]
@@ -63,7 +66,7 @@ def compiled(
     target: Any, engine: Any, *, pickled: Callable[[], Exception], copied: Callable[[], Exception]
 ) -> CompiledModule:
     """torch's OptimizedModule as a CompiledModule."""
-    from anyshape.engine import RunEagerly
+    from anyshape.engine import RunAgain, RunEagerly
 
     if not isinstance(target, OptimizedModule):  # TORCHDYNAMO_DISABLE and disable=True give the module itself
         return target  # type: ignore[no-any-return]
@@ -71,6 +74,7 @@ def compiled(
     object.__setattr__(target, "_anyshape_engine", engine)
     object.__setattr__(target, "_anyshape_refuse", (pickled, copied))
     object.__setattr__(target, "_anyshape_eagerly", RunEagerly)
+    object.__setattr__(target, "_anyshape_again", RunAgain)
     return target  # type: ignore[return-value]
 
 
