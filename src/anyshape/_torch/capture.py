@@ -106,8 +106,7 @@ def patches(make_recording: Callable[[], Recording], rules: Mapping[Any, Any]) -
             stack.enter_context(compiler_config.patch(cache_key_tag=tag))
         if hasattr(graph_compile, "collect_bw_donated_buffer_idxs"):
             # A graph that is retained may be differentiated twice, so nothing of it is given away.
-            nothing = lambda *args, **kwargs: []
-            stack.enter_context(mock.patch.object(graph_compile, "collect_bw_donated_buffer_idxs", nothing))
+            stack.enter_context(mock.patch.object(graph_compile, "collect_bw_donated_buffer_idxs", _none_donated))
         stack.enter_context(mock.patch.object(aot_backends, "aot_module_simplified", _aot_module_simplified))
         stack.enter_context(mock.patch.object(SymNode, "expect_true", _expect_true))
         stack.enter_context(out_calls.patches(Retrace))
@@ -131,6 +130,10 @@ def publish_guard(admission: Any) -> None:
 _is_int_specialization_case = builder.is_int_specialization_case
 _run_node = dynamo_utils.run_node
 _stock_static_eval = symbolic_shapes._static_eval_sym_bool
+
+
+def _none_donated(*args: Any, **kwargs: Any) -> list[int]:
+    return []
 
 
 _stock_expect_true = SymNode.expect_true
