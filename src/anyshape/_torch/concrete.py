@@ -53,7 +53,7 @@ class OpLog(TorchDispatchMode):
         self.calls: list[tuple[Any, Any]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func not in _BOOKKEEPING:
+        if func not in _BOOKKEEPING and func.namespace != "prim":  # prim.device and its kin compute nothing
             numbers = [x for x in leaves((args, kwargs or {})) if isinstance(x, _NUMBERS)]
             self.calls.append((func, tuple(number_expr(n) for n in numbers)))
         return func(*args, **(kwargs or {}))
