@@ -29,13 +29,14 @@ observers: list[Callable[[Program], None]] = []
 class RunEagerly(BaseException):
     """A call has to run as it is, from its beginning. Not an Exception, so that no frame on the way keeps it."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, expected: bool) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.expected = reason, expected
 
     def say(self) -> None:
         """Eager had a result where no program could be made: that is worth a word."""
-        warnings.warn(f"a call ran eagerly: {self.reason}", FallbackWarning, stacklevel=3)
+        if not self.expected:
+            warnings.warn(f"a call ran eagerly: {self.reason}", FallbackWarning, stacklevel=3)
 
 
 class RunAgain(BaseException):
@@ -94,7 +95,7 @@ class Engine:
         self.fallbacks: collections.Counter[str] = collections.Counter()
         self._recordings: list[Recording] = []
         self._pending: dict[int, LiveProgram] = {}
-        self._eager_calls: dict[Any, str] = {}
+        self._eager_calls: dict[Any, tuple[str, bool]] = {}
         self._site = ("?", "?", 0)
         self._began = 0.0
         self._top: types.CodeType | None = None
@@ -120,10 +121,9 @@ class Engine:
         if frame.f_code is self._top and capture.is_served(frame, self._codes()):
             raise RunAgain
         known = capture.call_key(frame)
-        reason = self._eager_calls.get(known) if known is not None else None
         code = frame.f_code
-        if reason is not None:
-            return self._run_eagerly(code, reason)
+        if known in self._eager_calls:
+            return self._run_eagerly(code, *self._eager_calls[known])
         self._site = (code.co_name, code.co_filename, code.co_firstlineno)
         if capture.is_torchs_own(code):  # a frame that torch puts around a module of its own
             self._site = (self._name, "", 0)
@@ -145,16 +145,17 @@ class Engine:
             error, fullgraph=self._fullgraph, torchs_backend=not self._own_backend
         ):
             raise error
-        reason = capture.reason(error)
+        # A capture that was given up on purpose (a buffer that eager resizes) is eager's business, and no surprise.
+        reason, expected = capture.reason(error), isinstance(error, capture.Retrace) and bool(error.args)
         if known is not None:
-            self._eager_calls[known] = reason
-        return self._run_eagerly(code, reason)
+            self._eager_calls[known] = (reason, expected)
+        return self._run_eagerly(code, reason, expected)
 
-    def _run_eagerly(self, code: types.CodeType, reason: str) -> Any:
+    def _run_eagerly(self, code: types.CodeType, reason: str, expected: bool) -> Any:
         """Count it, and leave the call to eager: as a whole where nothing of it has run yet, else this frame of it."""
         self.fallbacks[reason] += 1
         if code is self._top:
-            raise RunEagerly(reason)
+            raise RunEagerly(reason, expected=expected)
         return capture.eagerly()
 
     def _publish(self, code: types.CodeType) -> None:
