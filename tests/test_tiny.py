@@ -75,3 +75,11 @@ def test_explain_of_it_all() -> None:
     report = explain(f)
     assert "1 program, 1 call" in str(report) and "every size" in str(report)
     assert json.loads(json.dumps(report.json()))["programs"][0]["calls"] == 1
+
+
+def test_a_class_verified_at_one_size_says_nothing_of_another() -> None:
+    # Captured at 0; 5 is verified and served; 1 has the outcomes of 5, and another number of results.
+    f = anyshape.compile(lambda x: x.chunk(2), backend="aot_eager")
+    for n in (0, 5, 1, 2, 7):
+        x = torch.ones(n, 2)
+        assert [c.shape for c in f(x)] == [c.shape for c in x.chunk(2)]

@@ -56,7 +56,7 @@ class Admission:
         self.classes = 1
         self.verify_seconds = 0.0
         self._lock = threading.RLock()
-        self._verdicts: dict[int, dict[tuple[bool | None, ...], verify.Difference | None]] = {}
+        self._verdicts: dict[int, dict[tuple[int, ...], verify.Difference | None]] = {}
         self._places: dict[sympy.Symbol, str] = {}
         self._build()
 
@@ -125,7 +125,7 @@ class Admission:
 
         self._aot = python_code.function(list(recording.aot_decisions), self._places)
         self._aot_assumed = tuple(a.outcome for a in recording.aot_decisions.values())
-        self._aot_verdicts: dict[tuple[bool | None, ...], verify.Difference | None] = {}
+        self._aot_verdicts: dict[tuple[int, ...], verify.Difference | None] = {}
 
     def _place(self, expr: sympy.Basic, index: int) -> None:
         if expr.is_Symbol and expr not in self._places:
@@ -165,29 +165,41 @@ class Admission:
             if outcomes == assumed:
                 continue
             verdicts = self._verdicts.setdefault(index, {})
-            if outcomes not in verdicts:
+            asked = self._asked(node.decisions, key)
+            if asked not in verdicts:
                 began = time.perf_counter()
                 binding = self.binding(key)
                 strict = node.chooses_otherwise(binding)
-                verdicts[outcomes] = verify.differs(node, binding, strict=strict)
+                verdicts[asked] = verify.differs(node, binding, strict=strict)
                 self.verify_seconds += time.perf_counter() - began
-                self.classes += verdicts[outcomes] is None
-            difference = verdicts[outcomes]
+                self.classes += verdicts[asked] is None
+            difference = verdicts[asked]
             if difference is not None:
                 return Refusal("class", str(difference))
         outcomes = tuple(map(_outcome, self._aot(key)))
         if outcomes != self._aot_assumed:
-            if outcomes not in self._aot_verdicts:
+            asked = self._asked(self.recording.aot_decisions, key)
+            if asked not in self._aot_verdicts:
                 began = time.perf_counter()
                 binding = self.binding(key)
                 found = (d for n in self.recording.aten if (d := verify.differs(n, binding)) is not None)
-                self._aot_verdicts[outcomes] = next(found, None)
+                self._aot_verdicts[asked] = next(found, None)
                 self.verify_seconds += time.perf_counter() - began
-                self.classes += self._aot_verdicts[outcomes] is None
-            difference = self._aot_verdicts[outcomes]
+                self.classes += self._aot_verdicts[asked] is None
+            difference = self._aot_verdicts[asked]
             if difference is not None:
                 return Refusal("class", str(difference))
         return None
+
+    def _asked(self, decisions: Mapping[sympy.Basic, Answer], key: tuple[int, ...]) -> tuple[int, ...]:
+        """The sizes that decisions are about.
+
+        Where an outcome is not the capture's own, the way that was not taken may ask more: what was verified there
+        holds for these very sizes, and not for others with the same outcomes.
+        """
+        symbols: set[sympy.Basic] = set().union(*(e.free_symbols for e in decisions))
+        places = sorted(self._places[s] for s in symbols)
+        return tuple(key[int(p[2:-1])] for p in places if p.startswith("v["))
 
     def binding(self, key: tuple[int, ...]) -> dict[sympy.Basic, sympy.Basic]:
         """The value of every symbol at `key`."""
