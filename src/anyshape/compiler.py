@@ -14,7 +14,7 @@ from typing import Any
 
 from anyshape._torch import capture, modules
 from anyshape.engine import Engine, RunAgain, RunEagerly, observers
-from anyshape.errors import NotCompilableError
+from anyshape.errors import NotCompilableError, refuse_deepcopy, refuse_pickle
 from anyshape.programs import Program
 
 __all__ = ["CompiledFunction", "compile", "observers"]
@@ -54,29 +54,17 @@ class CompiledFunction:
         return dict(self._engine.fallbacks)
 
     def __repr__(self) -> str:
-        return f"<anyshape-compiled {getattr(self, '__qualname__', self._function)!s}>"
+        return f"<anyshape-compiled {self._name}>"
+
+    @property
+    def _name(self) -> str:
+        return str(getattr(self._function, "__qualname__", self._function))
 
     def __reduce__(self) -> Any:
-        raise _cannot_pickle()
+        raise refuse_pickle(self._name)
 
     def __deepcopy__(self, memo: Any) -> Any:
-        raise _cannot_copy()
-
-
-def _cannot_pickle() -> NotCompilableError:
-    return NotCompilableError(
-        "a compiled function holds machine code and cannot be pickled",
-        fix="pickle the function it was made from, and compile it where it is loaded: anyshape.compile(fn)",
-        code="AS004",
-    )
-
-
-def _cannot_copy() -> NotCompilableError:
-    return NotCompilableError(
-        "a compiled function cannot be copied deeply: its programs belong to the original",
-        fix="copy the function or module it was made from, and compile the copy: anyshape.compile(copy.deepcopy(fn))",
-        code="AS005",
-    )
+        raise refuse_deepcopy(self._name)
 
 
 def compile(
@@ -118,6 +106,6 @@ def compile(
     target = capture.install(fn, engine.compile_graph, fullgraph=fullgraph, capture=engine.capture, disable=disable)
     if modules.is_module(fn):
         engine.starts_at(modules.first_code(fn), type(fn).__name__)
-        return modules.compiled(target, engine, pickled=_cannot_pickle, copied=_cannot_copy)
+        return modules.compiled(target, engine)
     engine.starts_at(getattr(inspect.unwrap(fn), "__code__", None), getattr(fn, "__qualname__", repr(fn)))
     return CompiledFunction(fn, target, engine)

@@ -111,7 +111,7 @@ class Engine:
 
     @property
     def programs(self) -> list[LiveProgram]:
-        """Those whose compiled code is alive: `torch._dynamo.reset()` drops it."""
+        """Those whose compiled code is alive: `torch.compiler.reset()` drops it."""
         return [p for p in self._programs if p.code is None or p.code() is not None]
 
     # -- capture -----------------------------------------------------------------------------------------------

@@ -216,7 +216,7 @@ class Recording:
             return truth
         boolean = truth in (sympy.true, sympy.false)
         if self.exact and self.phase == "aot" and truth != general:
-            self._assume(expr if boolean else sympy.Eq(expr, truth), truth if boolean else sympy.true)
+            self._assume_truth(expr, truth)
             return truth
         if self.phase == "lowering":
             if general is not None and not self._must_be_known(expr):
@@ -225,7 +225,7 @@ class Recording:
                 return sympy.sympify(self._outcomes[expr])
             if boolean and self._is_about_units(expr, truth):
                 return truth
-            self._assume(expr if boolean else sympy.Eq(expr, truth), truth if boolean else sympy.true)
+            self._assume_truth(expr, truth)
             return truth
         if self.phase == "aot":
             if not boolean:
@@ -244,7 +244,7 @@ class Recording:
             self._outcomes[expr] = bool(outcome)
             return outcome
         if self.node is None:
-            self._assume(expr if boolean else sympy.Eq(expr, truth), truth if boolean else sympy.true)
+            self._assume_truth(expr, truth)
             return truth
         if general is not None:
             if truth == general:
@@ -354,6 +354,13 @@ class Recording:
         known = self.node.decisions.setdefault(expr, Answer(expr, bool(outcome), "framework", ""))
         if known.outcome != bool(outcome):
             self.node.contradictory = True
+
+    def _assume_truth(self, expr: sympy.Basic, truth: sympy.Basic) -> None:
+        """A question has the outcome, or a size the value, that it has for the hints."""
+        if truth in (sympy.true, sympy.false):
+            self._assume(expr, truth)
+        else:
+            self._assume(sympy.Eq(expr, truth), sympy.true)
 
     def _assume(self, expr: sympy.Basic, outcome: sympy.Basic) -> None:
         note = self._note(expr, bool(outcome))

@@ -106,7 +106,7 @@ def test_in_place_through_reshape_of_expanded_inputs() -> None:
 
 
 @pytest.mark.xfail(
-    strict=False, reason="eager refuses to write to memory that overlaps itself; the program writes to a copy"
+    strict=True, reason="eager refuses to write to memory that overlaps itself; the program writes to a copy"
 )
 def test_in_place_through_reshape_of_an_expanded_row() -> None:
     check(_flattened, [(torch.randn(1, 1).expand(1, 4),)])
@@ -116,9 +116,7 @@ def test_writing_to_an_expanded_input_is_refused_as_in_eager() -> None:
     check(lambda x: x.add_(1), [(torch.randn(1, 4).expand(n, 4),) for n in (3, 1, 5)])
 
 
-@pytest.mark.xfail(
-    strict=False, reason="inputs that overlap and are written to have no program: each call runs eagerly"
-)
+@pytest.mark.xfail(strict=True, reason="inputs that overlap and are written to have no program: each call runs eagerly")
 def test_overlapping_inputs() -> None:
     def fn(x: Tensor, y: Tensor) -> Tensor:
         x.mul_(2)
@@ -143,9 +141,7 @@ def test_overlapping_inputs_that_are_read() -> None:
         check(lambda x, y: x * 2 + y, calls)
 
 
-@pytest.mark.xfail(
-    strict=False, reason="inputs that overlap and are written to have no program: each call runs eagerly"
-)
+@pytest.mark.xfail(strict=True, reason="inputs that overlap and are written to have no program: each call runs eagerly")
 def test_overlapping_after_apart() -> None:
     def fn(x: Tensor, y: Tensor) -> Tensor:
         x.add_(1)

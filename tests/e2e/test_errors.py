@@ -151,7 +151,7 @@ KNOWN: dict[str, str] = {}
 
 
 def _case(case: Case) -> Any:
-    marks = [pytest.mark.xfail(strict=False, reason=KNOWN[case.name])] if case.name in KNOWN else []
+    marks = [pytest.mark.xfail(strict=True, reason=KNOWN[case.name])] if case.name in KNOWN else []
     return pytest.param(case, id=case.name, marks=marks)
 
 

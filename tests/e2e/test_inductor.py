@@ -48,7 +48,7 @@ KNOWN: dict[str, str] = {
 
 
 def _case(name: str, fn: Any, calls: Any) -> Any:
-    marks = [pytest.mark.xfail(strict=False, reason=KNOWN[name])] if name in KNOWN else []
+    marks = [pytest.mark.xfail(strict=True, reason=KNOWN[name])] if name in KNOWN else []
     return pytest.param(fn, calls, id=name, marks=marks)
 
 

@@ -357,7 +357,7 @@ def test_functions_made_from_one_source_do_not_share_a_limit() -> None:
                 assert torch.equal(f(torch.ones(n)), torch.ones(n) * k + 1)
 
 
-@pytest.mark.xfail(strict=False, reason="a call with an empty graph makes Dynamo skip the code from then on")
+@pytest.mark.xfail(strict=True, reason="a call with an empty graph makes Dynamo skip the code from then on")
 def test_a_function_whose_first_call_gives_back_its_input() -> None:
     """A call with nothing to compile does not turn the others away."""
 

@@ -7,12 +7,12 @@ state_dict, hooks, `train()` and `eval()` are the original's, with what anyshape
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._dynamo.eval_frame import OptimizedModule
 
+from anyshape.errors import refuse_deepcopy, refuse_pickle
 from anyshape.programs import Program
 
 
@@ -21,7 +21,6 @@ class CompiledModule(OptimizedModule):
 
     # Set on the instance by `compiled`; never on the original, to which OptimizedModule passes other attributes on.
     _anyshape_engine: Any
-    _anyshape_refuse: tuple[Callable[[], Exception], Callable[[], Exception]]
     _anyshape_eagerly: type[BaseException]
     _anyshape_again: type[BaseException]
 
@@ -48,10 +47,10 @@ class CompiledModule(OptimizedModule):
         return self._anyshape_engine
 
     def __reduce__(self) -> Any:
-        raise self._anyshape_refuse[0]()
+        raise refuse_pickle(type(self._orig_mod).__name__)
 
     def __deepcopy__(self, memo: Any) -> Any:
-        raise self._anyshape_refuse[1]()
+        raise refuse_deepcopy(type(self._orig_mod).__name__)
 
 
 def is_module(value: Any) -> bool:
@@ -62,9 +61,7 @@ def is_compiled(value: Any) -> bool:
     return isinstance(value, CompiledModule)
 
 
-def compiled(
-    target: Any, engine: Any, *, pickled: Callable[[], Exception], copied: Callable[[], Exception]
-) -> CompiledModule:
+def compiled(target: Any, engine: Any) -> CompiledModule:
     """torch's OptimizedModule as a CompiledModule."""
     from anyshape.engine import RunAgain, RunEagerly
 
@@ -72,7 +69,6 @@ def compiled(
         return target  # type: ignore[no-any-return]
     target.__class__ = CompiledModule
     object.__setattr__(target, "_anyshape_engine", engine)
-    object.__setattr__(target, "_anyshape_refuse", (pickled, copied))
     object.__setattr__(target, "_anyshape_eagerly", RunEagerly)
     object.__setattr__(target, "_anyshape_again", RunAgain)
     return target  # type: ignore[return-value]

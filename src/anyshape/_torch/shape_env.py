@@ -21,9 +21,7 @@ from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
     ShapeEnv,
     ShapeGuard,
-    SymT,
     _ShapeGuardsHelper,
-    symbol_is_type,
 )
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
@@ -257,8 +255,3 @@ class FreeShapeEnv(ShapeEnv):
 def _own_expr(number: Any) -> sympy.Expr:
     """The expression a number was created with, before what was learnt since is put in its place."""
     return number.node._expr if isinstance(number, torch.SymInt) else sympy.Integer(number)
-
-
-def is_born_in_graph(symbol: sympy.Symbol) -> bool:
-    """Whether a symbol's value comes out of the data (`nonzero`, `item`) rather than from an input."""
-    return symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT))
