@@ -105,7 +105,7 @@ def compile(
     )
     target = capture.install(fn, engine.compile_graph, fullgraph=fullgraph, capture=engine.capture, disable=disable)
     if modules.is_module(fn):
-        engine.starts_at(modules.first_code(fn), type(fn).__name__)
+        engine.starts_at(modules.first_code(target), type(fn).__name__)
         return modules.compiled(target, engine)
     engine.starts_at(getattr(inspect.unwrap(fn), "__code__", None), getattr(fn, "__qualname__", repr(fn)))
     return CompiledFunction(fn, target, engine)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from anyshape import ops
-from anyshape._torch import aliases, capture, memory, raised
+from anyshape._torch import afterwards, aliases, capture, memory, raised
 from anyshape.dispatch import Admission, holds
 from anyshape.errors import FallbackWarning
 from anyshape.programs import Predicate, Program
@@ -46,8 +46,11 @@ class RunAgain(BaseException):
 class LiveProgram:
     """A compiled program and its counts."""
 
-    def __init__(self, recording: Recording, site: tuple[str, str, int], capture_seconds: float) -> None:
+    def __init__(
+        self, recording: Recording, site: tuple[str, str, int], capture_seconds: float, *, has_graph: bool
+    ) -> None:
         self.recording = recording
+        self.has_graph = has_graph
         self.site = site
         self.admission: Admission | None = None
         self.calls = 0
@@ -98,6 +101,7 @@ class Engine:
         self._eager_calls: dict[Any, tuple[str, bool]] = {}
         self._site = ("?", "?", 0)
         self._began = 0.0
+        self._whole = False  # the frame being captured is the one with which a call begins
         self._top: types.CodeType | None = None
         self._name = "?"
 
@@ -131,7 +135,7 @@ class Engine:
         error: BaseException | None = None
         attempts = _attempts()
         while attempts:
-            outcome, error = self._attempt(convert, attempts.pop(0))
+            outcome, error = self._attempt(convert, attempts.pop(0), whole=code is self._top)
             if error is None and getattr(outcome, "guarded_code", None) is not None:
                 self._publish(outcome.guarded_code.code)
                 return outcome
@@ -168,9 +172,11 @@ class Engine:
                 observer(program.view())
 
     def _attempt(
-        self, convert: Callable[[], Any], new_recording: Callable[[], Recording]
+        self, convert: Callable[[], Any], new_recording: Callable[[], Recording], *, whole: bool
     ) -> tuple[Any, BaseException | None]:
-        self._recordings, self._pending = [], {}
+        self._recordings = []
+        pending = self._pending = {}
+        self._whole = whole
 
         def begin() -> Recording:
             recording = new_recording()
@@ -179,8 +185,12 @@ class Engine:
             self._began = time.perf_counter()
             return recording
 
+        def count() -> None:
+            for program in pending.values():
+                program.calls += not program.has_graph
+
         try:
-            with capture.patches(begin, ops.RULES):
+            with capture.patches(begin, ops.RULES, whole=whole), afterwards.counted(count):
                 return convert(), None
         except (capture.Retrace, Exception) as error:
             return None, error
@@ -195,7 +205,7 @@ class Engine:
         if not holds(recording, recording.actuals):
             raise capture.Retrace
         began = time.perf_counter()
-        program = LiveProgram(recording, self._site, began - self._began)
+        program = LiveProgram(recording, self._site, began - self._began, has_graph=True)
         self._pending[id(recording)] = program
         recording.phase = "aot"
         restore = aliases.restorer(graph)
@@ -219,6 +229,9 @@ class Engine:
             raise capture.Retrace
         admission = Admission(recording, inputs)
         program = self._pending.get(id(recording))
+        if program is None and self._whole and not recording.graph_breaks:  # there was nothing to compute
+            program = LiveProgram(recording, self._site, time.perf_counter() - self._began, has_graph=False)
+            self._pending[id(recording)] = program
         if program is not None:
             program.admission = admission
         if not inputs:

@@ -70,7 +70,6 @@ def test_as_many_programs_as_one_thread_makes() -> None:
     assert len(f.programs) == want
 
 
-@pytest.mark.xfail(strict=False, reason="threads that wait for a capture make their own program after it")
 def test_each_thread_trains() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh())
 

@@ -39,7 +39,7 @@ from torch.fx.experimental.sym_node import SymNode
 from torch.utils import _pytree as pytree
 
 from anyshape import verify
-from anyshape._torch import concrete, direct_writes, lowering, out_calls, random_state, slices
+from anyshape._torch import afterwards, concrete, direct_writes, lowering, out_calls, random_state, slices
 from anyshape._torch import rules as rule_calls
 from anyshape._torch.shape_env import APART, FreeShapeEnv
 from anyshape._version import __version__
@@ -80,9 +80,11 @@ _FUNCTORCH_CONFIG = {
 
 
 @contextlib.contextmanager
-def patches(make_recording: Callable[[], Recording], rules: Mapping[Any, Any]) -> Iterator[None]:
-    """Everything of torch that differs while anyshape captures."""
+def patches(make_recording: Callable[[], Recording], rules: Mapping[Any, Any], *, whole: bool) -> Iterator[None]:
+    """Everything of torch that differs while anyshape captures. `whole`: a call of the callable begins here."""
     config = {k: v for k, v in _CONFIG.items() if hasattr(dynamo_config, k)}
+    # One call that computes nothing must not make Dynamo skip the code for good.
+    config["allow_empty_graphs"] = whole
     functorch = {k: v for k, v in _FUNCTORCH_CONFIG.items() if hasattr(functorch_config, k)}
 
     def shape_env(**settings: Any) -> FreeShapeEnv:
@@ -112,6 +114,7 @@ def patches(make_recording: Callable[[], Recording], rules: Mapping[Any, Any]) -
         stack.enter_context(out_calls.patches(Retrace))
         stack.enter_context(direct_writes.patches())
         stack.enter_context(lowering.patches())
+        stack.enter_context(afterwards.patches())
         stack.enter_context(rule_calls.patches({**rules, **random_state.rules()}))
         stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))
         stack.enter_context(mock.patch.object(symbolic_shapes, "_static_eval_sym_bool", _static_eval))

@@ -172,6 +172,11 @@ def _contiguous(sizes: list[Any]) -> list[Any]:
     return strides[::-1]
 
 
+def is_aten(target: Any) -> bool:
+    """Whether a call is one of torch's own kernels."""
+    return isinstance(target, torch._ops.OpOverload) and target.namespace == "aten"
+
+
 def call(target: Any, args: Any, kwargs: Any) -> Any:
     if isinstance(target, str):
         return getattr(args[0], target)(*args[1:], **kwargs)

@@ -10,6 +10,7 @@ import types
 from typing import Any
 
 import torch
+import torch._dynamo.external_utils as external_utils
 from torch._dynamo.eval_frame import OptimizedModule
 
 from anyshape.errors import refuse_deepcopy, refuse_pickle
@@ -74,8 +75,13 @@ def compiled(target: Any, engine: Any) -> CompiledModule:
     return target  # type: ignore[return-value]
 
 
-def first_code(module: torch.nn.Module) -> types.CodeType | None:
-    """The code of `forward`, unless something of the user's runs before it."""
+def first_code(target: Any) -> types.CodeType | None:
+    """The code with which a call of a compiled module begins, unless something of the user's runs before it."""
+    module = getattr(target, "_orig_mod", target)
+    wrapped = getattr(getattr(target, "forward", None), "_torchdynamo_orig_callable", None)
+    code: types.CodeType | None = getattr(wrapped, "__code__", None)
+    if code is not None and code.co_filename == external_utils.__file__:
+        return code  # torch puts a frame of its own around a `forward` that it would not look into
     if module._forward_pre_hooks or torch.nn.modules.module._global_forward_pre_hooks:
         return None
     return getattr(getattr(module.forward, "__func__", module.forward), "__code__", None)

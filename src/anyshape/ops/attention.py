@@ -1,7 +1,8 @@
 """Attention over nothing.
 
-Eager takes the plain formula where a size is 0; the fused CPU kernel that it takes otherwise does not survive it (a
-division by zero in native code, torch 2.11 to 2.15). Which kernel a graph holds is therefore a question about sizes.
+Eager takes the plain formula where a length or the number of heads is 0; the fused CPU kernel that it takes otherwise
+does not survive it (a division by zero in native code, torch 2.11 to 2.15). Which kernel a graph holds is therefore a
+question about these sizes. An empty batch is nothing special to either.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def scaled_dot_product_attention(
     scale: Any = None,
     enable_gqa: bool = False,
 ) -> Any:
-    if query.numel() == 0 or key.numel() == 0 or value.numel() == 0:
+    if query.shape[-2] == 0 or key.shape[-2] == 0 or (query.dim() > 3 and query.shape[-3] == 0):
         return _over_nothing(query, key, value, enable_gqa)
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa

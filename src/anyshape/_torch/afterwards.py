@@ -1,0 +1,123 @@
+"""Calls that are made after the graph.
+
+Owns the calls whose number of results follows a free size (`x.unbind()`, `x.split(2)`) and that a function ends with.
+A graph has a fixed number of outputs, so as a part of it such a call would cost a program a size. Nothing follows it, so
+it is left out of the graph: the compiled frame makes the call itself, on what the graph gave, and returns what it gives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from unittest import mock
+
+import torch
+from torch._dynamo.bytecode_transformation import create_call_function, create_instruction
+from torch._dynamo.codegen import PyCodegen
+from torch._dynamo.output_graph import OutputGraph
+from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
+from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+_BY_DIM = ("unbind", "unbind_copy")  # (x, dim): a result for each index
+_BY_SIZE = ("split", "unsafe_split", "split_copy", "chunk", "unsafe_chunk")  # (x, number, dim): as many as it takes
+_NAMES = (*_BY_DIM, *_BY_SIZE)
+_FUNCTIONS = {getattr(torch, n): n for n in _NAMES if hasattr(torch, n)}
+
+
+class Afterwards(VariableTracker):  # type: ignore[misc]
+    """The value of a call that the compiled frame makes when its graph has run."""
+
+    def __init__(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], **rest: Any) -> None:
+        super().__init__(**rest)
+        self.function, self.args, self.kwargs = function, list(args), dict(kwargs)
+
+    def reconstruct(self, codegen: Any) -> None:
+        name = codegen.tx.output.install_global_by_id("anyshape_afterwards", self.function)
+        codegen.add_push_null(lambda: codegen.append_output(codegen.create_load_global(name, add=True)))
+        codegen.foreach([*self.args, *self.kwargs.values()])
+        count = len(self.args) + len(self.kwargs)
+        if self.kwargs:
+            codegen.extend_output(codegen.create_call_function_kw(count, tuple(self.kwargs), push_null=False))
+        else:
+            codegen.extend_output(create_call_function(count, False))
+
+
+@contextlib.contextmanager
+def counted(count: Callable[[], None]) -> Iterator[None]:
+    """A frame whose graph is empty runs no graph that could count its calls, so it calls `count` itself."""
+    compile_subgraph = OutputGraph.compile_subgraph
+
+    def compile_(self: Any, tx: Any, reason: Any, **kwargs: Any) -> Any:
+        if self.count_calls() == 0 and not reason.graph_break:
+            codegen = PyCodegen(tx)
+            name = self.install_global_by_id("anyshape_count", count)
+            codegen.add_push_null(lambda: codegen.append_output(codegen.create_load_global(name, add=True)))
+            codegen.extend_output([*create_call_function(0, False), create_instruction("POP_TOP")])
+            self.pregraph_bytecode.extend(codegen.get_instructions())
+        return compile_subgraph(self, tx, reason, **kwargs)
+
+    with mock.patch.object(OutputGraph, "compile_subgraph", compile_):
+        yield
+
+
+@contextlib.contextmanager
+def patches() -> Iterator[None]:
+    """While a capture runs."""
+    call_function = TorchInGraphFunctionVariable.call_function
+    call_method = TensorVariable.call_method
+
+    def function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        name = _FUNCTIONS.get(self.value) if isinstance(self.value, Callable) else None  # type: ignore[arg-type]
+        if name is not None and _waits(tx, name, list(args), kwargs):
+            return Afterwards(self.value, args, kwargs)
+        return call_function(self, tx, args, kwargs)
+
+    def method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name in _NAMES and _waits(tx, name, [self, *args], kwargs):
+            return Afterwards(getattr(torch.Tensor, name), [self, *args], kwargs)
+        return call_method(self, tx, name, args, kwargs)
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(TorchInGraphFunctionVariable, "call_function", function))
+        stack.enter_context(mock.patch.object(TensorVariable, "call_method", method))
+        yield
+
+
+def _waits(tx: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether a call can be left for after the graph, and has to be if the graph is to serve other sizes."""
+    return _ends(tx) and _count_is_free(name, args, kwargs)
+
+
+def _ends(tx: Any) -> bool:
+    """Whether the frame, and every frame that it was inlined into, does nothing more than return what it gets."""
+    if tx.output.current_tracer.parent is not None:  # the body of a higher-order call
+        return False
+    while tx is not None:
+        pointer = tx.instruction_pointer
+        if pointer is None or tx.instructions[pointer].opname != "RETURN_VALUE":
+            return False
+        tx = tx.parent
+    return True
+
+
+def _count_is_free(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    names = ("self", "dim") if name in _BY_DIM else ("self", "number", "dim")
+    given = dict(zip(names, args, strict=False))
+    if len(args) > len(names) or not isinstance(given.get("self"), TensorVariable):
+        return False
+    numbers = [v for k, v in kwargs.items() if k != "dim"]
+    number = given.get("number", numbers[0] if numbers else None)
+    if isinstance(number, SymNodeVariable):
+        return True
+    if name in _BY_SIZE and not (number is not None and number.is_python_constant()):
+        return False
+    if name in _BY_SIZE and not isinstance(number.as_python_constant(), int):  # type: ignore[union-attr]
+        return False  # a list of sizes has its own length
+    tensor = given["self"].as_proxy().node.meta["example_value"]
+    dim = given.get("dim", kwargs.get("dim"))
+    index = 0 if dim is None else dim.as_python_constant() if dim.is_python_constant() else None
+    if not isinstance(index, int) or not -tensor.dim() <= index < tensor.dim():
+        return False
+    return isinstance(tensor.shape[index], torch.SymInt)
