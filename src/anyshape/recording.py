@@ -26,6 +26,11 @@ import sympy
 STAND_INS: tuple[dict[int, int], ...] = ({0: 36, 1: 48}, {0: 36}, {})
 
 
+# Some loops of torch end by an answer that no single size would give them (`_reshape_view_helper`): a node that asks
+# more often than this is in one.
+MOST_QUESTIONS = 20_000
+
+
 class Environment(Protocol):
     """The little that is needed of a shape environment."""
 
@@ -145,6 +150,8 @@ class Recording:
         self.aot_decisions: dict[sympy.Basic, Answer] = {}
         self.aot_contradictory = False
         self._truths: frozenset[sympy.Basic] | None = frozenset()
+        self._truthful = False
+        self._questions = 0  # of the current node
         self._asked: set[sympy.Basic] = set()
         self._choices: set[sympy.Basic] = set()  # of any node
         self._outcomes: dict[sympy.Basic, bool] = {}  # every decision's, for the backend to be told the same
@@ -180,7 +187,7 @@ class Recording:
         # Dims in memory order; a dim of size 1 (or any dim of an empty tensor) addresses nothing and takes the place
         # that it has in a contiguous tensor.
         rank = lambda i: strides[i] if sizes[i] != 1 and not empty else None
-        order = _memory_order(len(sizes), rank)
+        order = _memory_order(sizes, strides, rank)
         expected, expression = 1, sympy.Integer(1)
         for i in order:
             stride = strides[i]
@@ -214,9 +221,18 @@ class Recording:
         truth = self.truth(expr)
         if self.silent:
             return truth
-        boolean = truth in (sympy.true, sympy.false)
-        if self.exact and self.phase == "aot" and truth != general:
+        if self._truthful:
             self._assume_truth(expr, truth)
+            return truth
+        self._questions += 1
+        if self._questions > MOST_QUESTIONS:
+            raise self.retrace("torch asks about sizes without an end")
+        boolean = truth in (sympy.true, sympy.false)
+        if self.exact and self.phase == "aot" and general is not None and truth != general:
+            if boolean and not _is_unit_question(expr, truth) and _computes_metadata(self._locate()[1]):
+                self.aot_decisions[expr] = Answer(expr, bool(truth), "framework", "")
+            else:
+                self._assume_truth(expr, truth)
             return truth
         if self.phase == "lowering":
             if general is not None and not self._must_be_known(expr):
@@ -264,8 +280,7 @@ class Recording:
         else:
             self._decide(expr, truth)
             if not self._is_about_units(expr):
-                self.node.choices.add(expr)
-                self._choices.add(expr)
+                self._choose(expr)
         return truth
 
     def _is_about_numbers(self, expr: sympy.Basic) -> bool:
@@ -290,17 +305,13 @@ class Recording:
 
     def begin_node(self, node: NodeRecord, truths: frozenset[sympy.Basic] | None = frozenset()) -> None:
         """A node asks from here on. `truths` are the questions that get their true answer; None means all of them."""
-        self.node, self._truths, self.differing = node, truths, 0
+        self.node, self._truths, self.differing, self._questions = node, truths, 0, 0
         if truths is not None and not truths:
             self._asked = set()
 
     def unit_questions(self) -> frozenset[sympy.Basic]:
         """Questions of the current node whether some size is 0 or 1, where it is."""
-        return frozenset(
-            e
-            for e in self._asked
-            if isinstance(e, sympy.Eq) and len(e.free_symbols) == 1 and self.truth(e) == sympy.true
-        )
+        return frozenset(e for e in self._asked if _is_unit_question(e, self.truth(e)))
 
     @contextlib.contextmanager
     def lowering(self) -> Iterator[None]:
@@ -310,6 +321,15 @@ class Recording:
             yield
         finally:
             self.phase = before
+
+    @contextlib.contextmanager
+    def truthful(self) -> Iterator[None]:
+        """Questions asked inside are answered with the hint, and the answers assumed."""
+        before, self._truthful = self._truthful, True
+        try:
+            yield
+        finally:
+            self._truthful = before
 
     @contextlib.contextmanager
     def off_the_record(self) -> Iterator[None]:
@@ -355,6 +375,11 @@ class Recording:
         if known.outcome != bool(outcome):
             self.node.contradictory = True
 
+    def _choose(self, expr: sympy.Basic) -> None:
+        assert self.node is not None
+        self.node.choices.add(expr)
+        self._choices.add(expr)
+
     def _assume_truth(self, expr: sympy.Basic, truth: sympy.Basic) -> None:
         """A question has the outcome, or a size the value, that it has for the hints."""
         if truth in (sympy.true, sympy.false):
@@ -383,6 +408,19 @@ class Recording:
         return relation_text(expr.xreplace(names))
 
 
+# Code of torch that works out sizes, strides and dtypes, and calls nothing: what it came to shows in its results.
+_METADATA = ("torch/_prims_common/__init__.py", "torch/_subclasses/fake_impls.py", "torch/_meta_registrations.py")
+
+
+def _computes_metadata(where: str) -> bool:
+    return where.rpartition(":")[0].endswith(_METADATA)
+
+
+def _is_unit_question(expr: sympy.Basic, truth: sympy.Basic) -> bool:
+    """Whether some size is asked to be 0 or 1, where it is."""
+    return isinstance(expr, sympy.Eq) and len(expr.free_symbols) == 1 and truth == sympy.true
+
+
 def _teaches(expr: sympy.Basic) -> bool:
     """Whether a requirement is plain enough to simplify sizes with: an equality, or a bound on one size."""
     if isinstance(expr, sympy.Eq):
@@ -390,11 +428,26 @@ def _teaches(expr: sympy.Basic) -> bool:
     return isinstance(expr, sympy.Rel) and len(expr.free_symbols) == 1
 
 
-def _memory_order(dims: int, rank: Callable[[int], int | None]) -> list[int]:
+def _dense_order(sizes: Sequence[int], strides: Sequence[int]) -> list[int] | None:
+    """Dims from innermost to outermost if every stride, also of a dim that addresses nothing, follows from them."""
+    order = sorted(range(len(sizes)), key=lambda i: (strides[i], sizes[i] > 1, -i))
+    expected = 1
+    for i in order:
+        if strides[i] != expected:
+            return None
+        expected *= max(sizes[i], 1)
+    return order
+
+
+def _memory_order(sizes: Sequence[int], strides: Sequence[int], rank: Callable[[int], int | None]) -> list[int]:
     """Dims from innermost to outermost; those without a rank keep the place they have in a contiguous tensor."""
+    dims = len(sizes)
     ranked = sorted((i for i in range(dims) if rank(i)), key=lambda i: (rank(i), -i))
     if ranked == sorted(ranked, reverse=True):
         return list(range(dims))[::-1]
+    dense = _dense_order(sizes, strides)
+    if dense is not None:
+        return dense
     order = ranked
     for i in range(dims):
         if i not in ranked:

@@ -51,7 +51,7 @@ def differs(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic], *, stric
         if isinstance(error, ZeroDivisionError) and concrete.is_aten(node.call):
             return None  # the fake kernel's own arithmetic (batch_norm_backward of nothing); the kernel has none
         return Difference(_name(node), "a result", f"{type(error).__name__}: {str(error)[:200]}")
-    if _indexes_nothing(node.call, given):
+    if _indexes_nothing(node.call, args, given):
         return Difference(_name(node), "indices into something", "indices into nothing")
     predicted, real = concrete.leaves(node.result), concrete.leaves(result)
     if len(predicted) != len(real):
@@ -72,12 +72,14 @@ def differs(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic], *, stric
 _INDEXING = ("index.", "_unsafe_index.", "index_select", "gather", "embedding", "take.", "_unsafe_masked_index.")
 
 
-def _indexes_nothing(call: Any, tensors: list[Any]) -> bool:
+def _indexes_nothing(call: Any, args: Any, tensors: list[Any]) -> bool:
     """Whether indices would be read from an empty tensor, which fails whatever they are; fake tensors cannot tell."""
     if not str(getattr(call, "__name__", call)).startswith(_INDEXING) or len(tensors) < 2:
         return False
-    counts = [t.numel() for t in tensors]
-    return type(counts[0]) is int and counts[0] == 0 and any(type(n) is int and n > 0 for n in counts[1:])
+    read, *by = [[n for n in t.shape if type(n) is int] for t in tensors]
+    if len(args) > 1 and isinstance(args[1], (list, tuple)):  # index.Tensor: only the dims with an index are read at
+        read = [n for n, index in zip(tensors[0].shape, args[1], strict=False) if index is not None]
+    return 0 in read and any(0 not in sizes for sizes in by)
 
 
 def _same_calls(run: Any, captured: Any, real: Any) -> bool:

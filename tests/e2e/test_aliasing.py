@@ -105,9 +105,6 @@ def test_in_place_through_reshape_of_expanded_inputs() -> None:
     check(_flattened, [(x,) for (x,) in EXPANDED if x.shape[0] != 1])
 
 
-@pytest.mark.xfail(
-    strict=True, reason="eager refuses to write to memory that overlaps itself; the program writes to a copy"
-)
 def test_in_place_through_reshape_of_an_expanded_row() -> None:
     check(_flattened, [(torch.randn(1, 1).expand(1, 4),)])
 

@@ -225,7 +225,6 @@ def test_cnn_whatever_comes_first(first: tuple[int, int, int]) -> None:
     check(small_cnn(), [(torch.randn(b, 3, h, w),) for b, h, w in sizes], programs=1)
 
 
-@pytest.mark.xfail(strict=True, reason="a convolution in channels_last asks for the true sizes: three programs")
 def test_channels_last_is_a_layout_of_its_own() -> None:
     model = small_cnn()
     sizes = [(2, 8, 8), (3, 9, 12), (1, 8, 8), (4, 6, 2)]

@@ -41,18 +41,8 @@ CASES: list[tuple[str, Callable[..., Any], list[tuple[Any, ...]]]] = [
     ("nonzero", lambda x: x[x > 0].sum(), [(R(s),) for s in PAIRS]),
 ]  # fmt: skip
 
-# What the engine does not do yet, by case.
-KNOWN: dict[str, str] = {
-    "index": "a second program where the indexed rows have no columns",
-}
 
-
-def _case(name: str, fn: Any, calls: Any) -> Any:
-    marks = [pytest.mark.xfail(strict=True, reason=KNOWN[name])] if name in KNOWN else []
-    return pytest.param(fn, calls, id=name, marks=marks)
-
-
-@pytest.mark.parametrize(("fn", "calls"), [_case(*c) for c in CASES])
+@pytest.mark.parametrize(("fn", "calls"), [pytest.param(fn, calls, id=name) for name, fn, calls in CASES])
 def test_one_program(fn: Callable[..., Any], calls: list[tuple[Any, ...]]) -> None:
     f = anyshape.compile(fn)
     with expect_programs(1):

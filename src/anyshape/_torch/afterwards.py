@@ -87,7 +87,8 @@ def patches() -> Iterator[None]:
 
 def _waits(tx: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Whether a call can be left for after the graph, and has to be if the graph is to serve other sizes."""
-    return _ends(tx) and _count_is_free(name, args, kwargs)
+    realized = lambda value: value.realize()
+    return _ends(tx) and _count_is_free(name, list(map(realized, args)), {k: realized(v) for k, v in kwargs.items()})
 
 
 def _ends(tx: Any) -> bool:
@@ -96,7 +97,12 @@ def _ends(tx: Any) -> bool:
         return False
     while tx is not None:
         pointer = tx.instruction_pointer
-        if pointer is None or tx.instructions[pointer].opname != "RETURN_VALUE":
+        if pointer is None:
+            return False
+        follows = tx.instructions[pointer]
+        while follows.opname == "JUMP_FORWARD":
+            follows = follows.target
+        if follows.opname != "RETURN_VALUE":
             return False
         tx = tx.parent
     return True
@@ -117,6 +123,8 @@ def _count_is_free(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> bo
         return False  # a list of sizes has its own length
     tensor = given["self"].as_proxy().node.meta["example_value"]
     dim = given.get("dim", kwargs.get("dim"))
+    if isinstance(dim, SymNodeVariable):  # an int argument: any of them
+        return any(isinstance(n, torch.SymInt) for n in tensor.shape)
     index = 0 if dim is None else dim.as_python_constant() if dim.is_python_constant() else None
     if not isinstance(index, int) or not -tensor.dim() <= index < tensor.dim():
         return False

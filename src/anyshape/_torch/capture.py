@@ -285,6 +285,8 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
     record.context = _ambient()
     recording.begin_node(record)
     try:
+        if node.op == "call_method" and node.target.endswith("_") and not node.target.endswith("__"):
+            _refuse_overlap(args[0])
         result = _general(env, record, lambda: _run_node(tracer, node, args, kwargs, nnmodule))
         if record.decisions:
             _remember_result(record, result)
@@ -294,11 +296,19 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
         recording.node = None
 
 
+def _refuse_overlap(written: Any) -> None:
+    """Eager does not write to memory that overlaps itself; torch's fake kernels do (2.11 to 2.15)."""
+    if isinstance(written, torch.Tensor) and written.layout is torch.strided:
+        for size, stride in zip(written.shape, written.stride(), strict=True):
+            if type(stride) is int and stride == 0:
+                torch._check(size <= 1, lambda: "more than one element of the written-to tensor is at one place")
+
+
 def _general(env: FreeShapeEnv, record: NodeRecord, run: Callable[[], Any]) -> Any:
     """Run a node with as few true answers as it takes to give what it really gives for the sizes at hand."""
     recording = env.recording
 
-    def attempt(truths: frozenset[Any] | None) -> tuple[Any, Exception | None, bool]:
+    def attempt(truths: frozenset[Any]) -> tuple[Any, Exception | None, bool]:
         record.forget()
         recording.begin_node(record, truths)
         with env.undo_unless_kept() as keep:

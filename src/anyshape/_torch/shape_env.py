@@ -241,6 +241,11 @@ class FreeShapeEnv(ShapeEnv):
         exprs += [f"{APART}({source_ref(a)}, {source_ref(b)})" for a, b in self.recording.apart]
         return [_ShapeGuardsHelper(list(exprs)) for _ in langs]
 
+    def evaluate_guards_expression(self, code: str, args: Sequence[object]) -> bool:
+        """Inductor's cache has code for these sizes: what that code was made under holds from here on."""
+        with self.recording.truthful():
+            return bool(super().evaluate_guards_expression(code, args))
+
     def _input_record(self, value: Any, source: Any, source_ref: Any) -> InputRecord | None:
         if isinstance(value, (torch.SymInt, torch.SymFloat)):
             return InputRecord("number", source_ref(source), (value.node._expr,), ())
