@@ -12,15 +12,15 @@ import time
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from anyshape import ops
 from anyshape._torch import afterwards, aliases, capture, memory, raised
 from anyshape.dispatch import Admission, holds
 from anyshape.errors import FallbackWarning
-from anyshape.programs import Predicate, Program
-from anyshape.recording import STAND_INS, Answer, InputRecord, Recording
+from anyshape.programs import OutCall, Predicate, Program
+from anyshape.recording import STAND_INS, Answer, InputRecord, Recording, describe_source
 
 # Called with each program when it has been compiled: for tests and the doctor.
 observers: list[Callable[[Program], None]] = []
@@ -51,6 +51,7 @@ class LiveProgram:
     ) -> None:
         self.recording = recording
         self.has_graph = has_graph
+        self.writes_directly = False  # whether its backend can hand a buffer to the kernel
         self.site = site
         self.admission: Admission | None = None
         self.calls = 0
@@ -74,7 +75,19 @@ class LiveProgram:
             compile_seconds=self.compile_seconds,
             verify_seconds=self.admission.verify_seconds,
             graph_breaks=tuple(self.recording.graph_breaks),
+            out_calls=tuple(self._out_calls()),
         )
+
+    def _out_calls(self) -> Iterator[OutCall]:
+        for op, source, where in self.recording.out_calls:
+            file, _, line = where.rpartition(":")
+            if not self.writes_directly:
+                reason: str | None = "the backend makes the result and copies it"
+            elif not source:
+                reason = None  # a buffer of the graph's own: there is nothing to copy to
+            else:
+                reason = self.recording.copied.get(source, "the buffer is a view, or one of several at the same place")
+            yield OutCall(op, describe_source(source), file, int(line), reason is None, reason or "")
 
     def _predicate(self, answer: Answer) -> Predicate:
         file, _, line = answer.where.rpartition(":")
@@ -206,7 +219,9 @@ class Engine:
             raise capture.Retrace
         began = time.perf_counter()
         program = LiveProgram(recording, self._site, began - self._began, has_graph=True)
+        program.writes_directly = capture.is_inductor(self._backend)
         self._pending[id(recording)] = program
+        recording.inputs = capture.input_sources(graph)
         recording.phase = "aot"
         restore = aliases.restorer(graph)
         out_of_bounds = raised.out_of_bounds(graph)

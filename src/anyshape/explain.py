@@ -140,6 +140,7 @@ def _facts(program: Program) -> list[tuple[str, str]]:
             f"verify {program.verify_seconds:.2f}",
         )
     )
+    facts += [("out=", f"{call} ({_place(call.file, call.line)})") for call in program.out_calls]
     facts += [("graph break", reason) for reason in program.graph_breaks]
     return facts
 

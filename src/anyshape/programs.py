@@ -32,6 +32,22 @@ class Variant:
 
 
 @dataclasses.dataclass(frozen=True)
+class OutCall:
+    """A call with `out=` inside a program, for one of its buffers."""
+
+    op: str
+    buffer: str  # in the words of the user: the argument, or nothing where the function made the buffer itself
+    file: str
+    line: int
+    direct: bool  # the kernel writes to the buffer; else its result is copied there
+    reason: str  # why not
+
+    def __str__(self) -> str:
+        where = f"{self.op}(out={self.buffer or '...'})"
+        return f"{where} writes to the buffer" if self.direct else f"{where} copies: {self.reason}"
+
+
+@dataclasses.dataclass(frozen=True)
 class Program:
     """One compiled program: what it assumes, what it has served, and what it cost."""
 
@@ -47,6 +63,7 @@ class Program:
     compile_seconds: float
     verify_seconds: float
     graph_breaks: tuple[str, ...]
+    out_calls: tuple[OutCall, ...] = ()
 
     @property
     def behaviour(self) -> str:

@@ -156,6 +156,9 @@ class Recording:
         self._choices: set[sympy.Basic] = set()  # of any node
         self._outcomes: dict[sympy.Basic, bool] = {}  # every decision's, for the backend to be told the same
         self.graph_breaks: list[str] = []
+        self.out_calls: list[tuple[str, str, str]] = []  # (op, source of the buffer, file:line)
+        self.inputs: list[str] = []  # sources of the graph's inputs, in order
+        self.copied: dict[str, str | None] = {}  # source of a buffer -> why its kernel does not write to it
         self.apart: list[tuple[Any, Any]] = []  # sources of inputs whose memory must not be one
         self.on_finish: Callable[[Sequence[InputRecord]], str | None] = lambda inputs: None
         self.retrace: type[BaseException] = retrace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -40,8 +41,17 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] = 
         lambda a, o: torch.linalg.cholesky(a, out=o),
         lambda n: (_positive_definite(n), torch.zeros(n, 4, 4)),
     ),
+    "inv": (lambda a, o: torch.linalg.inv(a, out=o), lambda n: (_positive_definite(n), torch.zeros(n, 4, 4))),
+    "sort": (
+        lambda a, v, i: torch.sort(a, out=(v, i)),
+        lambda n: (rand(n, 5), torch.zeros(n, 5), torch.zeros(n, 5, dtype=torch.long)),
+    ),
+    "max": (
+        lambda a, v, i: torch.max(a, 1, out=(v, i)),
+        lambda n: (rand(n, 5), torch.zeros(n), torch.zeros(n, dtype=torch.long)),
+    ),
 }
-ALLOCATIONS = {"cholesky": 1}  # the kernel's error codes, one int a matrix
+ALLOCATIONS = {"cholesky": 1, "inv": 1}  # the kernel's error codes, one int a matrix
 
 
 def compiled_code(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, str]:
@@ -59,7 +69,8 @@ def test_no_result_buffer_and_no_copy(name: str) -> None:
     fn, make = CASES[name]
     compiled, code = compiled_code(fn, make(5))
     assert code.count("empty_strided") == ALLOCATIONS.get(name, 0), code
-    assert "copy" not in code.replace("fused_add_copy", ""), code
+    assert "copy" not in re.sub(r"_fused_\w+", "", code), code
+    assert all(call.direct for call in compiled.programs[0].out_calls)
     for n in (7, 2, 9):
         args = make(n)
         expected = [a.clone() for a in args]
@@ -89,6 +100,26 @@ def _writes_twice(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> torch.
     first = out + 1
     torch.mm(a + 1, b, out=out)
     return first
+
+
+def test_explain_says_why_not() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor, sums: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        torch.cumsum(x, 0, out=sums)
+        torch.mm(x, y, out=out)
+        return out * 2
+
+    compiled = anyshape.compile(fn)
+    compiled(rand(5, 3), rand(3, 4), rand(5, 3), rand(5, 4))
+    cumsum, mm = compiled.programs[0].out_calls
+    assert (cumsum.op, cumsum.buffer, cumsum.direct) == ("cumsum", "sums", False)
+    assert "no kernel" in cumsum.reason
+    assert (mm.op, mm.buffer, mm.direct) == ("mm", "out", False)
+    assert "read elsewhere" in mm.reason
+    assert mm.line == cumsum.line + 1
+    assert "mm(out=out) copies: the result" in str(anyshape.explain(compiled))
+    other = anyshape.compile(lambda x, out: torch.sum(x, 0, out=out), backend="aot_eager")
+    other(rand(3, 2), rand(2))
+    assert not other.programs[0].out_calls[0].direct
 
 
 @pytest.mark.slow

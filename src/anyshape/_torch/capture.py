@@ -173,6 +173,9 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
     def remembering(compiler: Any) -> Any:
         def compile_(graph: Any, inputs: Any) -> Any:
             recording.aten.extend(_aten_nodes(graph))
+            for position, reason in direct_writes.survey(graph).items() if recording.out_calls else ():
+                if position < len(recording.inputs):
+                    recording.copied.setdefault(recording.inputs[position], reason)
             with recording.lowering():
                 return compiler(graph, inputs)
 
@@ -446,6 +449,16 @@ def inner_backend(backend: Any, mode: str | None, options: dict[str, Any] | None
     if backend == "inductor":
         return torch._TorchCompileInductorWrapper(mode, options, True)
     return torch._TorchCompileWrapper(backend, mode, options, True)
+
+
+def input_sources(graph: Any) -> list[str]:
+    """The sources of a captured graph's inputs, in order."""
+    given = [n.meta.get("grapharg") for n in graph.graph.nodes if n.op == "placeholder"]
+    return [a.source.name if a is not None and a.source is not None else "" for a in given]
+
+
+def is_inductor(backend: Any) -> bool:
+    return isinstance(backend, torch._TorchCompileInductorWrapper)
 
 
 def current_recording() -> Recording | None:

@@ -9,6 +9,7 @@ nobody does, the kernel gets the target itself. They can go when Inductor looks 
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -20,7 +21,10 @@ aten = torch.ops.aten
 # Kernels with several results: the overload that writes them, and the names of its buffers.
 SEVERAL: dict[Any, tuple[str, tuple[str, ...]]] = {
     aten.topk.default: ("torch.ops.aten.topk.values", ("values", "indices")),
+    aten.sort.default: ("torch.ops.aten.sort.values", ("values", "indices")),
+    aten.sort.stable: ("torch.ops.aten.sort.values_stable", ("values", "indices")),
     aten.linalg_cholesky_ex.default: ("torch.ops.aten.linalg_cholesky_ex.L", ("L", "info")),
+    aten.linalg_inv_ex.default: ("torch.ops.aten.linalg_inv_ex.inverse", ("inverse", "info")),
 }
 
 
@@ -177,6 +181,43 @@ def _writes_several() -> type:
 
 
 _WRITES_SEVERAL: type | None = None
+
+
+# -- what can be said of a graph before it is compiled -----------------------------------------------------------
+
+# Kernels that Inductor calls with a buffer for their result.
+_WRITE_TO = {aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default}
+
+
+def survey(graph: Any) -> dict[int, str | None]:
+    """For each input that the graph writes to, by position: None if its kernel writes there, else why it does not."""
+    found: dict[int, str | None] = {}
+    places = {n: i for i, n in enumerate(n for n in graph.graph.nodes if n.op == "placeholder")}
+    for node in graph.graph.nodes:
+        if node.target is aten.copy_.default and node.args[0] in places:
+            found[places[node.args[0]]] = _why_not(node)
+    return found
+
+
+def _why_not(copy: Any) -> str | None:
+    source = _written(copy)
+    if source is None:
+        return "the result or the buffer is read elsewhere, or they differ in dtype"
+    maker = source.args[0] if source.target is operator.getitem else source
+    direct = maker.target in SEVERAL or maker.target in _WRITE_TO or _is_generated(maker.target)
+    return None if direct else f"{maker.target} has no kernel that writes to a given buffer"
+
+
+def _is_generated(target: Any) -> bool:
+    """Whether Inductor writes the kernel itself: it stores where it is told to."""
+    from torch._inductor.lowering import fallbacks, lowerings
+
+    return target in lowerings and target not in fallbacks and target not in _FALL_BACK_ON_CPU
+
+
+# Lowerings that call torch's kernel on a CPU.
+_FALL_BACK_ON_CPU = {aten.cumsum.default, aten.cumprod.default, aten.cummax.default, aten.cummin.default}
+_FALL_BACK_ON_CPU |= {aten.logcumsumexp.default}
 
 
 # -- what the graph shows --------------------------------------------------------------------------------------

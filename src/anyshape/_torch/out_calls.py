@@ -26,6 +26,7 @@ from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.lists import ListVariable, TupleVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, UnsupportedFakeTensorException
 from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
 from torch.utils import _pytree as pytree
@@ -139,6 +140,11 @@ class _OutCall:
         if self.name not in rules.CONTENT_FREE:
             for out, value in zip(self.outs, results, strict=True):
                 out.call_method(self.tx, "copy_", [value], {})
+        stack = TracingContext.extract_stack()
+        where = f"{stack[-1].filename}:{stack[-1].lineno}" if stack else "?:0"
+        for out in self.outs:
+            source = out.source.name if out.source is not None else ""
+            self.tx.output.shape_env.recording.out_calls.append((self.name, source, where))
         return self._returned(result)
 
     def _returned(self, result: Any) -> Any:
