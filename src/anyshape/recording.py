@@ -20,6 +20,10 @@ from typing import Any, Protocol
 
 import sympy
 
+from anyshape.declared import Declared
+from anyshape.errors import InvariantError
+from anyshape.oblivious import Oblivious, Refused
+
 # Stand-ins for sizes 0 and 1 at a first capture, so that a program is captured as general as it can be whatever
 # size came first. Whether it holds for the sizes that really came is then verified like any other class.
 # Where 1 means a real broadcast its stand-in does not hold: then only 0 has one, and at last neither.
@@ -93,6 +97,7 @@ class NodeRecord:
     choices: set[sympy.Basic] = dataclasses.field(default_factory=set)  # decisions between ways, beyond 0 and 1
     log: Any = None  # the aten calls it came down to
     sharing_shows: bool = True  # whether anyone can see which memory its results share
+    strides_show: bool = True  # not where the layout of inputs is declared to be any
     contradictory: bool = False  # a question got its general answer once, and the true one another time
 
     def forget(self) -> None:
@@ -126,7 +131,17 @@ class Recording:
         retrace: type[BaseException],
         stand_ins: Mapping[int, int] | None = None,
         exact: bool = False,
+        declared: Declared | None = None,
+        top: bool = False,
+        user_line: Callable[[], str | None] = lambda: None,
+        graph_break: Callable[[str], Exception] | None = None,
     ) -> None:
+        self.declared = declared or Declared()
+        self.oblivious = Oblivious(self, locate=locate, user_line=user_line, graph_break=graph_break)
+        self.facts: dict[sympy.Basic, Answer] = {}  # declared ones: no predicates, yet not true of every tensor
+        self.loose_strides: set[sympy.Basic] = set()  # of inputs whose layout may be any
+        self.top = top  # nothing of the call has run before, and its arguments are those that the door let in
+        self.let_in: set[str] = set()  # sources of inputs that the door has checked
         self.env: Environment | None = None
         self.stand_ins = stand_ins or {}
         self.exact = exact  # the aten graph gets true answers where general ones do not hold
@@ -156,11 +171,49 @@ class Recording:
 
     # -- symbols -----------------------------------------------------------------------------------------------
 
-    def hint_for(self, source: Any, actual: int) -> int:
+    def hint_for(self, source: Any, actual: int, *, declared: int | None = None, oblivious: bool = False) -> int:
+        """The number that stands for a size while the graph is captured."""
+        if declared is not None:
+            self.substituted |= declared != actual and not oblivious
+            return declared
+        if oblivious and _kind(source) == "size":
+            return STAND_INS[0].get(actual, actual)
         if actual in self.stand_ins and _kind(source) == "size":
             self.substituted = True
             return self.stand_ins[actual]
         return actual
+
+    def know(self, fact: sympy.Basic, *, at_the_door: bool) -> None:
+        """Something declared: true of every call that the door lets in, or for the program to see to."""
+        if not self.owns(fact):
+            return
+        if not at_the_door and fact.xreplace(self.actuals) == sympy.false:
+            sizes = {self.symbols[s].text: self.actuals[s] for s in sorted(fact.free_symbols, key=str)}
+            what, values = f"{self.text(fact)} does not hold", ", ".join(f"{k} = {v}" for k, v in sizes.items())
+            fix = "mark sizes that they have, or take the mark away"
+            raise Refused(InvariantError(what, where="a mark on the tensor", value=values, fix=fix))
+        if not at_the_door and self.oblivious.concerns(fact):
+            self.oblivious.insist(fact)
+            return
+        self.facts.setdefault(fact, Answer(fact, True, "user", ""))
+        self.learn(fact)
+
+    def learn(self, fact: sympy.Basic) -> None:
+        assert self.env is not None
+        if self.truth(fact) == sympy.true:  # what the hints contradict would only confuse
+            self.env.learn(fact, guard=True)
+
+    def implied(self, expr: sympy.Basic) -> bool | None:
+        """What the invariants decide; whoever relies on it relies on them, so it is kept among the facts."""
+        known = self.declared.implied(expr)
+        if known is not None:
+            answer = Answer(expr, known, "user", "")
+            self.facts.setdefault(answer.fact, answer)
+        return known
+
+    def from_two(self, expr: sympy.Basic) -> sympy.Basic | None:
+        assert self.env is not None
+        return self.env.settled_from_two(expr)
 
     def add_symbol(self, symbol: sympy.Symbol, source: Any, *, actual: int | float, hint: int | float) -> None:
         self.symbols[symbol] = SymbolRecord(symbol, describe_source(source.name), _kind(source), actual, hint)
@@ -211,6 +264,10 @@ class Recording:
 
     def answer(self, expr: sympy.Basic, general: sympy.Basic | None) -> sympy.Basic:
         """Answer a question that what is known does not settle. `general` is the answer of a `guard_or_*` question."""
+        if self.oblivious.concerns(expr):
+            return self.oblivious.answer(expr, general)
+        if general is not None and self.loose_strides and not self.loose_strides.isdisjoint(expr.free_symbols):
+            return general
         truth = self.truth(expr)
         if self.silent:
             return truth
@@ -322,6 +379,9 @@ class Recording:
 
     def overheard(self, expr: sympy.Basic) -> None:
         """A question that was asked only to hear whether the answer is known."""
+        symbols = expr.free_symbols
+        if not self.oblivious.symbols.isdisjoint(symbols) or not self.loose_strides.isdisjoint(symbols):
+            return
         if self.node is not None and self.phase == "trace" and not self.silent:
             truth = self.truth(expr)
             if truth in (sympy.true, sympy.false):
@@ -329,6 +389,10 @@ class Recording:
 
     def require(self, expr: sympy.Basic) -> bool:
         """The framework insists on `expr`. False where it does not hold, and the framework raises its own error."""
+        if self.oblivious.concerns(expr):
+            if not self.silent:
+                self.oblivious.insist(expr)
+            return True
         if self.truth(expr) != sympy.true:
             if self.phase == "aot" and not self.exact:
                 raise self.retrace  # a general answer led here
@@ -381,6 +445,18 @@ class Recording:
         """An expression in the words of the user: x.shape[0] > 8."""
         names = {s: sympy.Symbol(r.text) for s, r in self.symbols.items()}
         return relation_text(expr.xreplace(names))
+
+    def in_names(self, expr: sympy.Basic) -> tuple[str, str]:
+        """An expression over declared names, and a declaration of those that are missing: `n > 8`, `shapes={...}, `."""
+        names = dict(self.declared.names)
+        missing: dict[str, list[str]] = {}
+        for symbol in sorted(expr.free_symbols - names.keys(), key=str):
+            names[symbol] = name = f"n{len(names)}" if names else "n"
+            path, _, index = self.symbols[symbol].text.rpartition(".shape[")
+            missing.setdefault(path, []).append("_ " * int(index[:-1] if index[:-1].isdigit() else 0) + f"{name} ...")
+        shapes = ", ".join(f'"{path}": "{dims[0]}"' for path, dims in missing.items())
+        text = relation_text(expr.xreplace({s: sympy.Symbol(n) for s, n in names.items()}))
+        return text, f"shapes={{{shapes}}}, " if shapes else ""
 
 
 def _teaches(expr: sympy.Basic) -> bool:

@@ -80,7 +80,9 @@ _FUNCTORCH_CONFIG = {
 
 
 @contextlib.contextmanager
-def patches(make_recording: Callable[[], Recording], rules: Mapping[Any, Any]) -> Iterator[None]:
+def patches(
+    make_recording: Callable[[], Recording], rules: Mapping[Any, Any], oblivious_rules: Mapping[Any, Any]
+) -> Iterator[None]:
     """Everything of torch that differs while anyshape captures."""
     config = {k: v for k, v in _CONFIG.items() if hasattr(dynamo_config, k)}
     functorch = {k: v for k, v in _FUNCTORCH_CONFIG.items() if hasattr(functorch_config, k)}
@@ -113,6 +115,7 @@ def patches(make_recording: Callable[[], Recording], rules: Mapping[Any, Any]) -
         stack.enter_context(direct_writes.patches())
         stack.enter_context(lowering.patches())
         stack.enter_context(rule_calls.patches({**rules, **random_state.rules()}))
+        stack.enter_context(rule_calls.patches(dict(oblivious_rules), when=rule_calls.concerns_oblivious))
         stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))
         stack.enter_context(mock.patch.object(symbolic_shapes, "_static_eval_sym_bool", _static_eval))
         stack.enter_context(mock.patch.object(convert_frame, "CheckFunctionManager", _check_function_manager))
@@ -169,8 +172,12 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
 
     def remembering(compiler: Any) -> Any:
         def compile_(graph: Any, inputs: Any) -> Any:
-            recording.aten.extend(_aten_nodes(graph))
-            with recording.lowering():
+            recording.aten.extend(_aten_nodes(graph, strides_show=not recording.loose_strides))
+            if recording.loose_strides:
+                _copy_where_no_view_is_possible(graph)
+            env = recording.env
+            planned = env.planned() if isinstance(env, FreeShapeEnv) else contextlib.nullcontext()
+            with recording.lowering(), planned:
                 return compiler(graph, inputs)
 
         return compile_
@@ -181,7 +188,14 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
     return _stock_aot_module_simplified(mod, args, **kwargs)
 
 
-def _aten_nodes(graph: Any) -> Iterator[NodeRecord]:
+def _copy_where_no_view_is_possible(graph: Any) -> None:
+    """Run op by op, a value may have other strides than were traced: a view of it may have to be a copy."""
+    for node in graph.graph.nodes:
+        if node.op == "call_function" and node.target is torch.ops.aten.view.default:
+            node.target = torch.ops.aten.reshape.default
+
+
+def _aten_nodes(graph: Any, *, strides_show: bool) -> Iterator[NodeRecord]:
     """Every call of an aten graph whose metadata depends on a free size."""
     value = lambda n: n.meta.get("val")
     for node in graph.graph.nodes:
@@ -198,7 +212,7 @@ def _aten_nodes(graph: Any) -> Iterator[NodeRecord]:
         if not _symbolic((args, kwargs, result)):
             continue
         # An aten graph is functional: what it shares between its values does not show.
-        record = NodeRecord(target, opaque=_is_higher_order(target), sharing_shows=False)
+        record = NodeRecord(target, opaque=_is_higher_order(target), sharing_shows=False, strides_show=strides_show)
         try:
             record.args, record.kwargs, record.result = concrete.snapshot((args, kwargs, result))
         except concrete.NotPlain:
@@ -221,7 +235,7 @@ def _meta_converter(self: Any, *args: Any, **kwargs: Any) -> Any:
     env = kwargs.get("shape_env", args[1] if len(args) > 1 else None)
     if not isinstance(env, FreeShapeEnv):
         return _stock_meta_converter(self, *args, **kwargs)
-    with env.recording.off_the_record():
+    with env.recording.off_the_record(), env.making(args[0] if args else kwargs.get("t"), kwargs.get("source")):
         return _stock_meta_converter(self, *args, **kwargs)
 
 
@@ -235,9 +249,12 @@ def _check_function_manager(code: Any, graph: Any, *args: Any, **kwargs: Any) ->
         why = getattr(graph, "compile_subgraph_reason", None)
         if why is not None and why.graph_break:
             graph.shape_env.recording.graph_breaks.append(str(why.reason).splitlines()[0])
-        for info in graph.input_source_to_sizes_strides.values():
+        recording = graph.shape_env.recording
+        for source, info in graph.input_source_to_sizes_strides.items():
             if any(isinstance(n, torch.SymInt) for n in info["size"]):
                 info["stride"] = [None] * len(info["stride"])
+                if recording.oblivious.symbols and source.name in recording.let_in:
+                    info["size"] = [None] * len(info["size"])  # declared numbers, which the door has checked
     return _CheckFunctionManager(code, graph, *args, **kwargs)
 
 
@@ -280,6 +297,7 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
         record.opaque = True
     record.opaque = record.opaque or record.call is None or _is_higher_order(record.call)
     record.context = _ambient()
+    record.strides_show = not recording.loose_strides
     recording.begin_node(record)
     try:
         result = _general(env, record, lambda: _run_node(tracer, node, args, kwargs, nnmodule))
@@ -388,6 +406,35 @@ def locate() -> tuple[str, str]:
         if stack and user_asked and _OPS not in stack[-1].filename:
             return "user", f"{stack[-1].filename}:{stack[-1].lineno}"
     return "framework", framework
+
+
+def graph_break(text: str) -> Exception:
+    """What Dynamo takes for a branch that it cannot follow: it breaks the graph there."""
+    return dynamo_exc.UserError(dynamo_exc.UserErrorType.ANTI_PATTERN, text)
+
+
+def graph_numbers(graph: Any) -> list[tuple[int, str, Any]]:
+    """The numbers of a graph's inputs: the argument, how a number is reached from it, and its expression."""
+    found: list[tuple[int, str, Any]] = []
+    for index, node in enumerate(graph.graph.find_nodes(op="placeholder")):
+        value = node.meta.get("example_value")
+        if isinstance(value, torch.SymInt):
+            found.append((index, "", value.node._expr))
+        elif isinstance(value, torch.Tensor) and value.layout is torch.strided:
+            for attribute, numbers in (("shape", value.shape), ("stride()", value.stride())):
+                for i, number in enumerate(numbers):
+                    if isinstance(number, torch.SymInt):
+                        found.append((index, f".{attribute}[{i}]", number.node._expr))
+    return found
+
+
+def user_line() -> str | None:
+    """The line of the user's that is being traced."""
+    with contextlib.suppress(Exception):
+        stack = TracingContext.extract_stack()
+        if stack:
+            return f"{stack[-1].filename}:{stack[-1].lineno}"
+    return None
 
 
 # Files that only hand a question on.

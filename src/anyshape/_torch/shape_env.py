@@ -23,9 +23,13 @@ from torch.fx.experimental.symbolic_shapes import (
     ShapeGuard,
     _ShapeGuardsHelper,
 )
+from torch.utils._sympy.functions import FloorDiv, Mod
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from anyshape._torch import marks
+from anyshape.declaration import Dim
+from anyshape.declared import TensorPolicy
 from anyshape.recording import InputRecord, Recording
 
 # State of a ShapeEnv that learning a fact changes; saved and put back when a node is traced a second time.
@@ -45,8 +49,10 @@ class FreeShapeEnv(ShapeEnv):
         self._settled_cache: dict[sympy.Basic, sympy.Basic | None] = {}
         self._settled_version = -1
         settings.update(specialize_zero_one=False, duck_shape=False)
+        self._making: tuple[str, Any] | None = None  # the input that is made fake now: its source and the tensor
         super().__init__(**settings)
         recording.env = self
+        recording.declared.divides_with(floor_div=FloorDiv, mod=Mod)
 
     # -- inputs ------------------------------------------------------------------------------------------------
 
@@ -74,25 +80,68 @@ class FreeShapeEnv(ShapeEnv):
                 symbolic_context=symbolic_context,
                 **rest,
             )
-        if all(d is DimDynamic.STATIC for d in dynamic) and len(dynamic) > 0:
+        static = [d is DimDynamic.STATIC for d in dynamic]
+        policy = self._policy(source, dynamic, ex_size)
+        if policy is not None:
+            static = [d.value is not None or (s and d.kind == "any") for d, s in zip(policy.dims, static, strict=True)]
+        if all(static) and len(dynamic) > 0:
             return tuple(ex_size), tuple(ex_stride), ex_storage_offset
 
-        def free(kind: TensorProperty, index: int | None, actual: int) -> sympy.Symbol:
-            return self._free_symbol(TensorPropertySource(source, kind, index), actual, symbolic_context)
+        def free(kind: TensorProperty, index: int | None, actual: int, dim: Dim | None = None) -> sympy.Symbol:
+            return self._free_symbol(TensorPropertySource(source, kind, index), actual, symbolic_context, dim)
 
-        static = [d is DimDynamic.STATIC for d in dynamic]
+        dims = policy.dims if policy is not None else (None,) * len(dynamic)
         sizes: list[sympy.Expr] = [
-            sympy.Integer(n) if static[i] else free(TensorProperty.SIZE, i, n) for i, n in enumerate(ex_size)
+            sympy.Integer(n) if static[i] else free(TensorProperty.SIZE, i, n, dims[i]) for i, n in enumerate(ex_size)
         ]
-        strides = self.recording.layout(
-            ex_size, ex_stride, sizes, lambda i: free(TensorProperty.STRIDE, i, ex_stride[i])
-        )
+        if policy is not None and policy.layout == "any":
+            strides = [free(TensorProperty.STRIDE, i, n) for i, n in enumerate(ex_stride)]
+            self.recording.loose_strides.update(strides)
+            if any(d.oblivious for d in policy.dims):
+                self.recording.oblivious.symbols.update(strides)
+        else:
+            strides = self.recording.layout(
+                ex_size, ex_stride, sizes, lambda i: free(TensorProperty.STRIDE, i, ex_stride[i])
+            )
         offset = free(TensorProperty.STORAGE_OFFSET, None, ex_storage_offset)
+        if policy is not None:
+            for fact in self.recording.declared.bind(policy, sizes):
+                self.recording.know(fact.expr, at_the_door=fact.at_the_door and self.recording.top)
         node = lambda expr: self.create_symintnode(expr, hint=int(expr.xreplace(self.backed_var_to_val)))
         return tuple(map(node, sizes)), tuple(map(node, strides)), node(offset)
 
-    def _free_symbol(self, source: Any, actual: int, context: Any) -> sympy.Symbol:
-        hint = self.recording.hint_for(source, actual)
+    @contextlib.contextmanager
+    def making(self, tensor: Any, source: Any) -> Iterator[None]:
+        """An input is made fake inside, and this is the tensor it is made from."""
+        before, self._making = self._making, (source.name, tensor) if source is not None else None
+        try:
+            yield
+        finally:
+            self._making = before
+
+    def _policy(self, source: Any, dynamic: Sequence[Any], sizes: Sequence[int]) -> TensorPolicy | None:
+        """What was declared of an input: by its path, by marks on it, or for all of them."""
+        if self._making is None or self._making[0] != source.name:
+            return None  # what a view is a view of
+        tensor = self._making[1]
+        declared = self.recording.declared
+        known = declared.policy(tensor, len(sizes))
+        if known is not None and self.recording.top:
+            self.recording.let_in.add(source.name)
+        return marks.policy(
+            tensor,
+            source.name,
+            known,
+            fixed=[d is DimDynamic.STATIC for d in dynamic],
+            unbacked=[d is DimDynamic.UNBACKED for d in dynamic],
+            layout=declared.layout,
+            oblivious=declared.declaration.semantics == "oblivious",
+        )
+
+    def _free_symbol(self, source: Any, actual: int, context: Any, dim: Dim | None = None) -> sympy.Symbol:
+        oblivious = dim is not None and dim.oblivious
+        wanted = None if dim is None else self.recording.declared.hint(dim)
+        hint = self.recording.hint_for(source, actual, declared=wanted, oblivious=oblivious)
         symbol = super().create_symbol(
             hint,
             source,
@@ -104,6 +153,8 @@ class FreeShapeEnv(ShapeEnv):
         )
         self.var_to_range[symbol] = _FROM_ZERO
         self.recording.add_symbol(symbol, source, actual=actual, hint=hint)
+        if oblivious:
+            self.recording.oblivious.symbols.add(symbol)
         return symbol
 
     def create_unspecified_symbol(
@@ -158,6 +209,8 @@ class FreeShapeEnv(ShapeEnv):
             ranges = {s: self.var_to_range[s] for s in expr.free_symbols if s in self.var_to_range}
             with contextlib.suppress(ZeroDivisionError):  # `n // 0` has no value: not settled
                 value = self._by_cases(expr, ranges)
+            implied = self.recording.implied(expr) if value is None else None
+            value = sympy.sympify(implied) if implied is not None else value
         self._settled_cache[key] = value
         return value
 
@@ -200,6 +253,17 @@ class FreeShapeEnv(ShapeEnv):
             self.guards.append(ShapeGuard(fact, self._get_sloc(), size_oblivious=False))
         self.axioms.update(dict(self.get_implications(self.simplify(fact))))
         self._update_version_counter()
+
+    @contextlib.contextmanager
+    def planned(self) -> Iterator[None]:
+        """The backend plans for the hints that were declared."""
+        planned = self.recording.declared.planned()
+        before = {s: self.backed_var_to_val[s] for s in planned if s in self.backed_var_to_val}
+        self.backed_var_to_val.update({s: sympy.Integer(planned[s]) for s in before})
+        try:
+            yield
+        finally:
+            self.backed_var_to_val.update(before)
 
     @contextlib.contextmanager
     def undo_unless_kept(self) -> Iterator[Callable[[], None]]:
