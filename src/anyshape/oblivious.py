@@ -28,7 +28,12 @@ class Asking(Protocol):
     """The little that is needed of a recording."""
 
     silent: bool
-    phase: str
+    exact: bool
+
+    @property
+    def tracing_a_node(self) -> bool: ...
+
+    def loosely(self, expr: sympy.Basic) -> sympy.Basic | None: ...
 
     def truth(self, expr: sympy.Basic) -> sympy.Basic: ...
 
@@ -54,6 +59,12 @@ class Oblivious:
     ) -> None:
         self.symbols: set[sympy.Basic] = set()
         self.assertions: dict[sympy.Basic, str] = {}  # each with the file and line that it came from
+        # Choices of the node that is being traced: the answer given, and where; insisted on only if they show.
+        self.choices: dict[sympy.Basic, tuple[sympy.Basic, str]] = {}
+        self.loosened = False  # a question about strides got the answer that holds for most of them
+        self.strict = False  # and now gets the true one
+        self.otherwise = False  # choices are answered the other way round
+        self._harmless: dict[sympy.Basic, sympy.Basic] = {}
         self._recording = recording
         self._locate, self._user_line, self._graph_break = locate, user_line, graph_break
 
@@ -69,14 +80,33 @@ class Oblivious:
         asked_by, where = self._locate()
         if asked_by == "user":
             self._refuse_branch(expr, where)
-        value = recording.from_two(expr)
+        loose = recording.loosely(expr)
+        if loose is not None and expr not in self.assertions:
+            self.loosened = True
+            if not self.strict and not recording.exact:
+                return loose
+        value = recording.from_two(expr) if loose is None else None
         if value is not None:
             return value
         truth = recording.truth(expr)
         boolean = truth in (sympy.true, sympy.false)
+        if expr in self._harmless:
+            return self._harmless[expr]
+        if boolean and recording.tracing_a_node and loose is None:
+            self.choices[expr] = truth, where
+            return sympy.Not(truth) if self.otherwise else truth
         fact = (expr if truth == sympy.true else sympy.Not(expr)) if boolean else sympy.Eq(expr, truth)
         self.insist(fact, where)
         return truth
+
+    def settle_choices(self, *, shows: bool) -> None:
+        """The node has been traced: with the choices the other way round it was the same, or it was not."""
+        choices, self.choices = self.choices, {}
+        for expr, (truth, where) in choices.items():
+            if shows:
+                self.insist(expr if truth == sympy.true else sympy.Not(expr), where)
+            else:
+                self._harmless[expr] = truth
 
     def insist(self, fact: sympy.Basic, where: str = "") -> None:
         """The program asserts `fact` of each call from here on."""

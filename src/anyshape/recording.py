@@ -97,6 +97,7 @@ class NodeRecord:
     choices: set[sympy.Basic] = dataclasses.field(default_factory=set)  # decisions between ways, beyond 0 and 1
     log: Any = None  # the aten calls it came down to
     sharing_shows: bool = True  # whether anyone can see which memory its results share
+    loosened: bool = False  # told of strides what holds for most of them
     strides_show: bool = True  # not where the layout of inputs is declared to be any
     contradictory: bool = False  # a question got its general answer once, and the true one another time
 
@@ -140,6 +141,7 @@ class Recording:
         self.oblivious = Oblivious(self, locate=locate, user_line=user_line, graph_break=graph_break)
         self.facts: dict[sympy.Basic, Answer] = {}  # declared ones: no predicates, yet not true of every tensor
         self.loose_strides: set[sympy.Basic] = set()  # of inputs whose layout may be any
+        self.writes = False  # the graph writes to memory that it shares
         self.top = top  # nothing of the call has run before, and its arguments are those that the door let in
         self.let_in: set[str] = set()  # sources of inputs that the door has checked
         self.env: Environment | None = None
@@ -202,6 +204,24 @@ class Recording:
         assert self.env is not None
         if self.truth(fact) == sympy.true:  # what the hints contradict would only confuse
             self.env.learn(fact, guard=True)
+
+    def loosely(self, expr: sympy.Basic) -> sympy.Basic | None:
+        """What a framework is told of strides that may be any: that they are like nothing else. None if not about them.
+
+        The way for strides of which nothing is known is right for all of them; which of two comes first is only speed.
+        """
+        if self.loose_strides.isdisjoint(expr.free_symbols):
+            return None
+        if isinstance(expr, (sympy.And, sympy.Or, sympy.Not)):
+            parts = [self.loosely(a) for a in expr.args]
+            return None if any(p is None for p in parts) else expr.func(*parts)
+        if isinstance(expr, (sympy.Eq, sympy.Ne)):
+            return sympy.sympify(isinstance(expr, sympy.Ne))
+        return self.truth(expr) if isinstance(expr, sympy.Rel) else None
+
+    @property
+    def tracing_a_node(self) -> bool:
+        return self.node is not None and self.phase == "trace"
 
     def implied(self, expr: sympy.Basic) -> bool | None:
         """What the invariants decide; whoever relies on it relies on them, so it is kept among the facts."""
@@ -266,9 +286,9 @@ class Recording:
         """Answer a question that what is known does not settle. `general` is the answer of a `guard_or_*` question."""
         if self.oblivious.concerns(expr):
             return self.oblivious.answer(expr, general)
-        if general is not None and self.loose_strides and not self.loose_strides.isdisjoint(expr.free_symbols):
-            return general
         truth = self.truth(expr)
+        if general is None and not self.exact and (self.node is not None or self.phase != "trace"):
+            general = self.loosely(expr)
         if self.silent:
             return truth
         boolean = truth in (sympy.true, sympy.false)
@@ -379,8 +399,7 @@ class Recording:
 
     def overheard(self, expr: sympy.Basic) -> None:
         """A question that was asked only to hear whether the answer is known."""
-        symbols = expr.free_symbols
-        if not self.oblivious.symbols.isdisjoint(symbols) or not self.loose_strides.isdisjoint(symbols):
+        if self.oblivious.concerns(expr):
             return
         if self.node is not None and self.phase == "trace" and not self.silent:
             truth = self.truth(expr)

@@ -8,6 +8,7 @@ inside it and undone before it is released, so a stock `torch.compile` in the sa
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sys
 import types
@@ -300,13 +301,24 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
     record.strides_show = not recording.loose_strides
     recording.begin_node(record)
     try:
-        result = _general(env, record, lambda: _run_node(tracer, node, args, kwargs, nnmodule))
-        if record.decisions:
+        run = lambda: _run_node(tracer, node, args, kwargs, nnmodule)
+        try:
+            result = _general(env, record, run)
+        except Exception:
+            if not recording.oblivious.loosened:
+                raise
+            recording.oblivious.strict = True  # a view that these strides allow, and most do not
+            result = _general(env, record, run)
+        if recording.oblivious.choices:
+            recording.oblivious.settle_choices(shows=_choices_show(env, record, result, run))
+        record.loosened |= recording.oblivious.loosened and not recording.oblivious.strict
+        if record.decisions or record.loosened:
             _remember_result(record, result)
             recording.nodes.append(record)
         return result
     finally:
         recording.node = None
+        recording.oblivious.strict = recording.oblivious.loosened = False
 
 
 def _general(env: FreeShapeEnv, record: NodeRecord, run: Callable[[], Any]) -> Any:
@@ -327,6 +339,11 @@ def _general(env: FreeShapeEnv, record: NodeRecord, run: Callable[[], Any]) -> A
             if recording.differing and error is None:
                 _remember_result(record, result)
                 holds = verify.differs(record, recording.hints) is None
+                if not holds and recording.loose_strides:
+                    # Whether a copy in the place of a view shows is known at the end, and looked at again there.
+                    record.sharing_shows = False
+                    holds = record.loosened = verify.differs(record, recording.hints) is None
+                    record.sharing_shows = True
             if holds:
                 record.settle(recording.hints)
                 keep()
@@ -353,6 +370,24 @@ def _general(env: FreeShapeEnv, record: NodeRecord, run: Callable[[], Any]) -> A
         result = run()
     record.log = log.calls
     return result
+
+
+def _choices_show(env: FreeShapeEnv, record: NodeRecord, result: Any, run: Callable[[], Any]) -> bool:
+    """Whether a node is another one when what it asked about oblivious sizes is answered the other way round."""
+    oblivious, log = env.recording.oblivious, record.log
+    oblivious.otherwise = True
+    try:
+        with env.undo_unless_kept(), concrete.OpLog() as other:
+            again = run()
+        ours, theirs = concrete.snapshot(result), concrete.snapshot(again)
+    except Exception:
+        return True
+    finally:
+        oblivious.otherwise = False
+    metadata = lambda tree: [
+        dataclasses.replace(x, storage=0) if isinstance(x, concrete.TensorSnapshot) else x for x in concrete.leaves(tree)
+    ]
+    return metadata(ours) != metadata(theirs) or other.calls != log
 
 
 def _remember_result(record: NodeRecord, result: Any) -> None:

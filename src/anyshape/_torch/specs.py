@@ -45,10 +45,13 @@ def _collect(path: str, spec: Any, found: dict[str, Any]) -> None:
         dims = [_dim(spec[i], found) for i in range(len(spec))]
         found["shapes"][path] = " ".join(dims) or "()"
         return
-    inner = getattr(spec, "_specs", None) or getattr(spec, "_fields", None) or getattr(spec, "_items", None)
-    inner = spec if isinstance(spec, (dict, list, tuple)) else inner
-    if isinstance(inner, (dict, list, tuple)):
-        for key, value in inner.items() if isinstance(inner, dict) else enumerate(inner):
+    fields, entries = getattr(spec, "_fields", None), getattr(spec, "_entries", None)
+    if isinstance(fields, dict):
+        for name, value in fields.items():
+            _collect(f"{path}.{name}", value, found)
+        return
+    if isinstance(entries, (dict, list)):
+        for key, value in entries.items() if isinstance(entries, dict) else enumerate(entries):
             _collect(f"{path}[{key!r}]", value, found)
         return
     what = f"{type(spec).__name__} in a ShapesSpec says nothing that a declaration can say"
