@@ -10,6 +10,7 @@ _versions.check()  # before anything else of torch's insides is touched
 from anyshape import testing  # noqa: E402
 from anyshape._version import __version__  # noqa: E402
 from anyshape.compiler import compile, warm_up  # noqa: E402
+from anyshape.coverage import Coverage, check  # noqa: E402
 from anyshape.errors import (  # noqa: E402
     AssumptionError,
     BranchError,
@@ -28,6 +29,7 @@ from anyshape.programs import Predicate, Program, Variant  # noqa: E402
 __all__ = [
     "AssumptionError",
     "BranchError",
+    "Coverage",
     "DeclarationError",
     "Error",
     "FallbackWarning",
@@ -39,6 +41,7 @@ __all__ = [
     "UnsupportedTorchError",
     "Variant",
     "__version__",
+    "check",
     "compile",
     "explain",
     "mark_dynamic",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import json
 import time
 import types
 import warnings
@@ -17,14 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from anyshape import assertions, ops, solver
-from anyshape._torch import aliases, capture, memory, raised
+from anyshape._torch import aliases, capture, loose_strides, memory, raised
 from anyshape.declaration import Declaration
 from anyshape.declared import Declared
 from anyshape.dispatch import Admission, holds
 from anyshape.door import Door
 from anyshape.errors import FallbackWarning, NewBehaviourError
 from anyshape.oblivious import Refused
-from anyshape.programs import Predicate, Program
+from anyshape.programs import Predicate, Program, Variant
 from anyshape.recording import STAND_INS, Answer, InputRecord, Recording
 
 # Called with each program when it has been compiled: for tests and the doctor.
@@ -60,6 +61,8 @@ class LiveProgram:
         self.compile_seconds = 0.0
         self.code: weakref.ref[types.CodeType] | None = None
         self.origin: types.CodeType | None = None  # what it was captured from
+        self.contiguous: Variant | None = None
+        self.contiguous_calls = 0
 
     def view(self) -> Program:
         assert self.admission is not None
@@ -71,7 +74,9 @@ class LiveProgram:
             predicates=tuple(self._predicate(a) for a in self.recording.predicates.values()),
             requirements=tuple(self.recording.text(a.fact) for a in self.recording.requirements.values()),
             classes=self.admission.classes,
-            variants=(),
+            variants=()
+            if self.contiguous is None
+            else (dataclasses.replace(self.contiguous, calls=self.contiguous_calls),),
             calls=self.calls,
             capture_seconds=self.capture_seconds,
             compile_seconds=self.compile_seconds,
@@ -94,6 +99,7 @@ class Engine:
         self.door = door
         self.warming = 0  # while it is above 0, new behaviours are compiled whatever was declared
         self._breaks = on_branch == "break"
+        self._facts = "" if door is None else f"-{json.dumps(door.declaration.json(), sort_keys=True)}"
         self._own_backend = own_backend  # the user's own: its errors are the user's to see
         self._fullgraph = fullgraph
         self._programs: list[LiveProgram] = []
@@ -109,6 +115,10 @@ class Engine:
     def starts_at(self, code: types.CodeType | None, name: str) -> None:
         """The frame with which a call of the callable begins: nothing has happened before it."""
         self._top, self._name = code, name
+
+    @property
+    def entrance(self) -> types.CodeType | None:
+        return self._top
 
     def _codes(self) -> list[types.CodeType]:
         codes = [p.code() for p in self._programs if p.code is not None]
@@ -218,7 +228,7 @@ class Engine:
             return recording
 
         try:
-            with capture.patches(begin, ops.RULES, ops.OBLIVIOUS_RULES):
+            with capture.patches(begin, ops.RULES, ops.OBLIVIOUS_RULES, facts=self._facts):
                 return convert(), None
         except (capture.Retrace, Refused, Exception) as error:
             return None, error
@@ -239,7 +249,7 @@ class Engine:
         restore = aliases.restorer(graph)
         numbers = capture.graph_numbers(graph) if recording.oblivious.symbols else []
         out_of_bounds = raised.out_of_bounds(graph)
-        compiled = self._backend(graph, inputs)
+        compiled = self._compile_for_layouts(program, graph, inputs)
         program.compile_seconds = time.perf_counter() - began
         check = assertions.checker(recording, numbers) if numbers else None
 
@@ -253,6 +263,28 @@ class Engine:
             compiled = out_of_bounds(compiled)
         if restore is not None:
             compiled = restore(compiled)
+        return run
+
+    def _compile_for_layouts(self, program: LiveProgram, graph: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """The graph compiled; where strides may be any, once more for contiguous inputs, which are read far faster."""
+        recording = program.recording
+        if not recording.loose_strides or not capture.generates_code(self._backend):
+            return self._backend(graph, inputs)
+        plain, loose = loose_strides.contiguous_inputs(graph, inputs, recording)
+        if not loose:
+            return self._backend(graph, inputs)
+        general = self._backend(loose_strides.twin(graph), inputs)
+        began = time.perf_counter()
+        quick = self._backend(graph, plain)
+        program.contiguous = Variant("contiguous inputs", 0, time.perf_counter() - began)
+        only = loose[0] if len(loose) == 1 else None
+
+        def run(*args: Any) -> Any:
+            if args[only].is_contiguous() if only is not None else all(args[i].is_contiguous() for i in loose):
+                program.contiguous_calls += 1
+                return quick(*args)
+            return general(*args)
+
         return run
 
     def _finish(self, recording: Recording, inputs: Sequence[InputRecord]) -> str | None:

@@ -156,6 +156,7 @@ class Recording:
         self.nodes: list[NodeRecord] = []
         self.node: NodeRecord | None = None
         self.silent = False
+        self.relies = False
         self.differing = 0  # general answers at the current node that are not the truth for the hints
         self.phase = "trace"  # trace | aot | lowering
         self.aten: list[NodeRecord] = []
@@ -287,7 +288,7 @@ class Recording:
         if self.oblivious.concerns(expr):
             return self.oblivious.answer(expr, general)
         truth = self.truth(expr)
-        if general is None and not self.exact and (self.node is not None or self.phase != "trace"):
+        if general is None and not self.exact and not self.relies and (self.node is not None or self.phase != "trace"):
             general = self.loosely(expr)
         if self.silent:
             return truth
@@ -387,6 +388,15 @@ class Recording:
             yield
         finally:
             self.phase = before
+
+    @contextlib.contextmanager
+    def relying(self) -> Iterator[None]:
+        """Questions asked inside are about facts that code was made under: they get the true answer."""
+        before, self.relies = self.relies, True
+        try:
+            yield
+        finally:
+            self.relies = before
 
     @contextlib.contextmanager
     def off_the_record(self) -> Iterator[None]:

@@ -19,7 +19,7 @@ def restorer(graph: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] |
     """A wrapper that gives each aliasing output eager's layout, or None if no output aliases an input."""
     nodes = list(graph.graph.nodes)
     inputs = [n for n in nodes if n.op == "placeholder"]
-    value = lambda n: n.meta.get("example_value") if isinstance(n, torch.fx.Node) else None
+    value: Callable[[Any], Any] = lambda n: n.meta.get("example_value") if isinstance(n, torch.fx.Node) else None
     storages: dict[int, int] = {}
     places: dict[Any, str] = {}
     for i, node in enumerate(inputs):

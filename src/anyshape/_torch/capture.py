@@ -40,7 +40,7 @@ from torch.fx.experimental.sym_node import SymNode
 from torch.utils import _pytree as pytree
 
 from anyshape import verify
-from anyshape._torch import concrete, direct_writes, lowering, out_calls, random_state, slices
+from anyshape._torch import concrete, direct_writes, loose_strides, lowering, out_calls, random_state, slices
 from anyshape._torch import rules as rule_calls
 from anyshape._torch.shape_env import APART, FreeShapeEnv
 from anyshape._version import __version__
@@ -82,9 +82,13 @@ _FUNCTORCH_CONFIG = {
 
 @contextlib.contextmanager
 def patches(
-    make_recording: Callable[[], Recording], rules: Mapping[Any, Any], oblivious_rules: Mapping[Any, Any]
+    make_recording: Callable[[], Recording],
+    rules: Mapping[Any, Any],
+    oblivious_rules: Mapping[Any, Any],
+    *,
+    facts: str = "",
 ) -> Iterator[None]:
-    """Everything of torch that differs while anyshape captures."""
+    """Everything of torch that differs while anyshape captures. `facts` tells declarations apart in Inductor's cache."""
     config = {k: v for k, v in _CONFIG.items() if hasattr(dynamo_config, k)}
     functorch = {k: v for k, v in _FUNCTORCH_CONFIG.items() if hasattr(functorch_config, k)}
 
@@ -105,7 +109,7 @@ def patches(
         stack.enter_context(functorch_config.patch(**functorch))
         if hasattr(compiler_config, "cache_key_tag"):
             # Stock entries of Inductor's cache carry guards on the sizes that stock saw.
-            tag = f"{compiler_config.cache_key_tag}anyshape-{__version__}"
+            tag = f"{compiler_config.cache_key_tag}anyshape-{__version__}{facts}"
             stack.enter_context(compiler_config.patch(cache_key_tag=tag))
         if hasattr(graph_compile, "collect_bw_donated_buffer_idxs"):
             # A graph that is retained may be differentiated twice, so nothing of it is given away.
@@ -175,7 +179,7 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
         def compile_(graph: Any, inputs: Any) -> Any:
             recording.aten.extend(_aten_nodes(graph, strides_show=not recording.loose_strides))
             if recording.loose_strides:
-                _copy_where_no_view_is_possible(graph)
+                loose_strides.prepare(graph, recording)
             env = recording.env
             planned = env.planned() if isinstance(env, FreeShapeEnv) else contextlib.nullcontext()
             with recording.lowering(), planned:
@@ -187,13 +191,6 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
         if kwargs.get(name) is not None:
             kwargs[name] = remembering(kwargs[name])
     return _stock_aot_module_simplified(mod, args, **kwargs)
-
-
-def _copy_where_no_view_is_possible(graph: Any) -> None:
-    """Run op by op, a value may have other strides than were traced: a view of it may have to be a copy."""
-    for node in graph.graph.nodes:
-        if node.op == "call_function" and node.target is torch.ops.aten.view.default:
-            node.target = torch.ops.aten.reshape.default
 
 
 def _aten_nodes(graph: Any, *, strides_show: bool) -> Iterator[NodeRecord]:
@@ -385,7 +382,8 @@ def _choices_show(env: FreeShapeEnv, record: NodeRecord, result: Any, run: Calla
     finally:
         oblivious.otherwise = False
     metadata = lambda tree: [
-        dataclasses.replace(x, storage=0) if isinstance(x, concrete.TensorSnapshot) else x for x in concrete.leaves(tree)
+        dataclasses.replace(x, storage=0) if isinstance(x, concrete.TensorSnapshot) else x
+        for x in concrete.leaves(tree)
     ]
     return metadata(ours) != metadata(theirs) or other.calls != log
 
@@ -515,6 +513,11 @@ def inner_backend(backend: Any, mode: str | None, options: dict[str, Any] | None
     if backend == "inductor":
         return torch._TorchCompileInductorWrapper(mode, options, True)
     return torch._TorchCompileWrapper(backend, mode, options, True)
+
+
+def generates_code(backend: Any) -> bool:
+    """Whether a backend of `inner_backend`'s is Inductor."""
+    return isinstance(backend, torch._TorchCompileInductorWrapper)
 
 
 def current_recording() -> Recording | None:

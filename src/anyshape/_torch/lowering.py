@@ -3,7 +3,7 @@
 Owns where random numbers come from, and one repair: `SizeVarAllocator.evaluate_min` and `evaluate_max` pick one of
 two sizes by what they can prove, fail where they can prove nothing, and in between take a common divisor for the
 smaller one, which is wrong where a factor is 0 (sizevars.py says so itself, torch 2.13 and 2.15). The minimum itself
-is an expression like any other.
+is an expression like any other. And it hands on one fact that the C++ code would not use: divisibility.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from unittest import mock
 
 import sympy
 import torch._inductor.config as inductor_config
+from torch._inductor.codegen.cpp import LoopLevel
 from torch._inductor.sizevars import SizeVarAllocator
+from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import Max, Min
 
 from anyshape._torch.shape_env import FreeShapeEnv
@@ -39,6 +41,18 @@ def _choose(stock: Callable[..., Any], of: Any, smaller: bool) -> Callable[..., 
     return choose
 
 
+_stock_tile = LoopLevel.tile
+
+
+def _tile(self: Any, factor: Any) -> Any:
+    """A loop whose length is known to be a multiple of the tile has no remainder (codegen/cpp.py always makes one)."""
+    loop = _stock_tile(self, factor)
+    sizes = V.graph.sizevars
+    if isinstance(sizes.shape_env, FreeShapeEnv) and sizes.statically_known_multiple_of(loop.size, factor):
+        loop.tiled_size = loop.size
+    return loop
+
+
 @contextlib.contextmanager
 def patches() -> Iterator[None]:
     """What Inductor does otherwise for a capture of anyshape's."""
@@ -47,5 +61,6 @@ def patches() -> Iterator[None]:
         inductor_config.patch(fallback_random=True),
         mock.patch.object(SizeVarAllocator, "evaluate_min", _choose(_stock_min, Min, True)),
         mock.patch.object(SizeVarAllocator, "evaluate_max", _choose(_stock_max, Max, False)),
+        mock.patch.object(LoopLevel, "tile", _tile),
     ):
         yield

@@ -194,6 +194,11 @@ class FreeShapeEnv(ShapeEnv):
             return bool(known)
         return self.recording.require(orig_expr)
 
+    def evaluate_guards_expression(self, code: str, args: Sequence[object]) -> bool:
+        """Inductor's cache asks whether an entry made under these facts may be used: if so, they are relied on."""
+        with self.recording.relying():
+            return bool(super().evaluate_guards_expression(code, args))
+
     def settled(self, expr: sympy.Basic) -> sympy.Basic | None:
         """The value of `expr` that follows from what is known, with no assumption about 0 and 1; else None."""
         version = self._version_counter
@@ -209,8 +214,9 @@ class FreeShapeEnv(ShapeEnv):
             ranges = {s: self.var_to_range[s] for s in expr.free_symbols if s in self.var_to_range}
             with contextlib.suppress(ZeroDivisionError):  # `n // 0` has no value: not settled
                 value = self._by_cases(expr, ranges)
-            implied = self.recording.implied(expr) if value is None else None
-            value = sympy.sympify(implied) if implied is not None else value
+        if value is None and isinstance(expr, sympy.logic.boolalg.Boolean):
+            implied = self.recording.implied(self.simplify(expr))
+            value = None if implied is None else sympy.sympify(implied)
         self._settled_cache[key] = value
         return value
 
@@ -298,12 +304,20 @@ class FreeShapeEnv(ShapeEnv):
         inputs = []
         for value, source in zip(placeholders, sources, strict=True):
             record = self._input_record(value, source, source_ref)
-            if record is not None:
+            if record is not None and not (_is_base(source) and self._is_never_asked(record)):
                 inputs.append(record)
         call = self.recording.finish(inputs)
         exprs = [call] if call else []
         exprs += [f"{APART}({source_ref(a)}, {source_ref(b)})" for a, b in self.recording.apart]
         return [_ShapeGuardsHelper(list(exprs)) for _ in langs]
+
+    def _is_never_asked(self, record: InputRecord) -> bool:
+        """Whether no question was about these sizes: a view's base need not even be there then."""
+        recording = self.recording
+        asked = [a.expr for a in (*recording.predicates.values(), *recording.requirements.values())]
+        asked += [e for n in recording.nodes for e in n.decisions] + list(recording.aot_decisions)
+        own = set().union(*(e.free_symbols for e in (*record.sizes, *record.strides)))
+        return all(own.isdisjoint(e.free_symbols) for e in asked)
 
     def _input_record(self, value: Any, source: Any, source_ref: Any) -> InputRecord | None:
         if isinstance(value, (torch.SymInt, torch.SymFloat)):
@@ -314,6 +328,10 @@ class FreeShapeEnv(ShapeEnv):
         if all(s.is_number for s in sizes):
             return None
         return InputRecord("tensor", source_ref(source), sizes, strides)
+
+
+def _is_base(source: Any) -> bool:
+    return getattr(source, "member", None) == "_base"
 
 
 def _own_expr(number: Any) -> sympy.Expr:
