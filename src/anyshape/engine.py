@@ -150,7 +150,7 @@ class Engine:
             self._site = (self._name, "", 0)
         outcome: Any = None
         error: BaseException | None = None
-        attempts = self._attempts(top=code is self._top)
+        attempts = self._attempts(top=code is self._top or capture.is_torchs_own(code))
         while attempts:
             outcome, error = self._attempt(convert, attempts.pop(0))
             if isinstance(error, Refused):

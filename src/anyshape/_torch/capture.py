@@ -88,7 +88,7 @@ def patches(
     *,
     facts: str = "",
 ) -> Iterator[None]:
-    """Everything of torch that differs while anyshape captures. `facts` tells declarations apart in Inductor's cache."""
+    """Everything of torch that differs while anyshape captures; `facts` keeps Inductor from mixing declarations up."""
     config = {k: v for k, v in _CONFIG.items() if hasattr(dynamo_config, k)}
     functorch = {k: v for k, v in _FUNCTORCH_CONFIG.items() if hasattr(functorch_config, k)}
 

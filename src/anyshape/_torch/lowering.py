@@ -9,13 +9,14 @@ is an expression like any other. And it hands on one fact that the C++ code woul
 from __future__ import annotations
 
 import contextlib
+import contextvars
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
 import sympy
 import torch._inductor.config as inductor_config
-from torch._inductor.codegen.cpp import LoopLevel
+from torch._inductor.codegen.cpp import CppKernelProxy, LoopLevel
 from torch._inductor.sizevars import SizeVarAllocator
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import Max, Min
@@ -42,14 +43,28 @@ def _choose(stock: Callable[..., Any], of: Any, smaller: bool) -> Callable[..., 
 
 
 _stock_tile = LoopLevel.tile
+_stock_codegen_functions = CppKernelProxy.codegen_functions
+_arguments: contextvars.ContextVar[dict[Any, Any]] = contextvars.ContextVar("the sizes a kernel is given", default={})
+
+
+def _codegen_functions(self: Any, *args: Any, **kwargs: Any) -> Any:
+    token = _arguments.set(self.kernel_group.args.sizevars)
+    try:
+        return _stock_codegen_functions(self, *args, **kwargs)
+    finally:
+        _arguments.reset(token)
 
 
 def _tile(self: Any, factor: Any) -> Any:
     """A loop whose length is known to be a multiple of the tile has no remainder (codegen/cpp.py always makes one)."""
     loop = _stock_tile(self, factor)
     sizes = V.graph.sizevars
-    if isinstance(sizes.shape_env, FreeShapeEnv) and sizes.statically_known_multiple_of(loop.size, factor):
-        loop.tiled_size = loop.size
+    if isinstance(sizes.shape_env, FreeShapeEnv):
+        # In a kernel sizes go by the names of its arguments.
+        own = {str(name): size for size, name in _arguments.get().items()}
+        size = loop.size.xreplace({s: own[s.name] for s in loop.size.free_symbols if s.name in own})
+        if sizes.statically_known_multiple_of(size, factor):
+            loop.tiled_size = loop.size
     return loop
 
 
@@ -62,5 +77,6 @@ def patches() -> Iterator[None]:
         mock.patch.object(SizeVarAllocator, "evaluate_min", _choose(_stock_min, Min, True)),
         mock.patch.object(SizeVarAllocator, "evaluate_max", _choose(_stock_max, Max, False)),
         mock.patch.object(LoopLevel, "tile", _tile),
+        mock.patch.object(CppKernelProxy, "codegen_functions", _codegen_functions),
     ):
         yield

@@ -83,7 +83,8 @@ def policy(
     if known is None and not marks and layout is None and not oblivious and not any(unbacked):
         return None
     # What a module owns keeps its layout, unless it was named.
-    own = known.layout if known is not None else None if rank and all(fixed) else layout
+    own = None if known is None and rank and all(fixed) else layout
+    own = known.layout if known is not None and known.layout is not None else own
     dims = list(known.dims) if known is not None else [Dim("_", None)] * rank
     clauses: list[Clause] = []
     hints: dict[str, int] = {}
