@@ -219,3 +219,9 @@ def test_a_write_through_a_view_is_not_lost() -> None:
     assert torch.equal(x, torch.ones(3, 4))
     with pytest.raises(anyshape.AssumptionError, match="stride"):
         f(torch.zeros(4, 3).t())
+
+
+def test_guards_would_be_seen() -> None:
+    f = anyshape.compile(lambda x: x * 2, backend="eager")
+    f(torch.randn(3))
+    assert any("__anyshape_admits" in line for line in guards_on_sizes(f))

@@ -336,7 +336,7 @@ def _general(env: FreeShapeEnv, record: NodeRecord, run: Callable[[], Any]) -> A
             if recording.differing and error is None:
                 _remember_result(record, result)
                 holds = verify.differs(record, recording.hints) is None
-                if not holds and recording.loose_strides:
+                if not holds and recording.loose_strides and not recording.exact:
                     # Whether a copy in the place of a view shows is known at the end, and looked at again there.
                     record.sharing_shows = False
                     holds = record.loosened = verify.differs(record, recording.hints) is None

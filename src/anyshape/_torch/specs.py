@@ -66,7 +66,7 @@ def _dim(dim: Any, found: dict[str, Any]) -> str:
     if hasattr(dim, "sympy_sym"):  # a variable, not an expression of some
         name = _name(dim.sympy_sym)
         low, high = getattr(dim, "min", None), getattr(dim, "max", None)
-        bounds = [f"{name} >= {low}"] * (low is not None) + [f"{name} <= {high}"] * (high is not None)
+        bounds = [f"{name} >= {low}"] * bool(low) + [f"{name} <= {high}"] * (high is not None)
         found["where"] += [b for b in bounds if b not in found["where"]]
         hint = getattr(dim, "optimization_hint", None)
         if hint is not None:
