@@ -44,7 +44,7 @@ def _choose(stock: Callable[..., Any], of: Any, smaller: bool) -> Callable[..., 
 
 _stock_tile = LoopLevel.tile
 _stock_codegen_functions = CppKernelProxy.codegen_functions
-_arguments: contextvars.ContextVar[dict[Any, Any]] = contextvars.ContextVar("the sizes a kernel is given", default={})
+_arguments: contextvars.ContextVar[Any] = contextvars.ContextVar("the sizes a kernel is given", default=None)
 
 
 def _codegen_functions(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -61,7 +61,7 @@ def _tile(self: Any, factor: Any) -> Any:
     sizes = V.graph.sizevars
     if isinstance(sizes.shape_env, FreeShapeEnv):
         # In a kernel sizes go by the names of its arguments.
-        own = {str(name): size for size, name in _arguments.get().items()}
+        own = {str(name): size for size, name in (_arguments.get() or {}).items()}
         size = loop.size.xreplace({s: own[s.name] for s in loop.size.free_symbols if s.name in own})
         if sizes.statically_known_multiple_of(size, factor):
             loop.tiled_size = loop.size
