@@ -1,6 +1,6 @@
 """What declarations cost and give: a seen key at the door, strides that may be any, counts of 0, 1 and 2.
 
-Prints each figure beside what it is compared with, measured in this run; a best of many rounds, since machines are busy.
+Prints each figure beside what it is compared with, measured in this run: the best of many rounds.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from anyshape import spec_file
 from anyshape._torch import capture, modules, specs
 from anyshape.declaration import Declaration
 from anyshape.declaration.options import read_word
@@ -156,9 +157,12 @@ _UNDECLARED = {"semantics": "eager", "on_new_behavior": "compile"}
 
 
 def _door(fn: Any, words: dict[str, Any]) -> Door | None:
-    """The door for what was declared, checked; None where nothing was."""
-    if all(value in (None, _UNDECLARED.get(option)) for option, value in words.items()):
+    """The door for what was declared, by the call or by `anyshape.toml`, checked; None where nothing was."""
+    given = {k: v for k, v in words.items() if v is not None and not (isinstance(v, str) and v == _UNDECLARED.get(k))}
+    entry = _entry(fn)
+    if not given and (entry is None or not entry.words):
         return None
+    words = {**words, **(entry.words if entry is not None else {}), **given}
     spec = specs.words(words["shapes"])
     if spec is not None:
         words = {**words, **{k: v for k, v in spec.items() if words.get(k) is None or k == "shapes"}}
@@ -167,7 +171,19 @@ def _door(fn: Any, words: dict[str, Any]) -> Door | None:
         signature = inspect.signature(fn.forward if modules.is_module(fn) else fn)
     except (TypeError, ValueError):  # a builtin that does not tell
         signature = None
+    if not given and entry is not None:
+        return Door(entry.declaration(signature), signature, owner)
     return Door(Declaration.parse(**words, signature=signature), signature, owner)
+
+
+def _entry(fn: Any) -> spec_file.Entry | None:
+    """What `anyshape.toml` says about a callable."""
+    spec = spec_file.load()
+    if spec is None:
+        return None
+    named = type(fn) if modules.is_module(fn) else fn
+    module, name = str(getattr(named, "__module__", "")), str(getattr(named, "__qualname__", ""))
+    return spec.entry(module, name) or (spec.entry(module, f"{name}.forward") if named is not fn else None)
 
 
 @contextlib.contextmanager

@@ -90,6 +90,19 @@ def test_a_name_that_is_not_there_names_the_line(package: str, tmp_path: pathlib
         hooks.remove(hook)
 
 
+def test_a_file_declares_for_those_who_compile_themselves(package: str) -> None:
+    module = __import__(package)
+    f = anyshape.compile(module.double, backend="eager")
+    assert [c.text for c in f.declaration.where] == ["n > 4"]
+    with pytest.raises(anyshape.InvariantError):
+        f(torch.ones(3))
+    other = anyshape.compile(module.double, where=["n > 2"], backend="eager")
+    assert torch.equal(other(torch.ones(3)), torch.ones(3))  # what the call says goes first
+    model = anyshape.compile(module.Model(), backend="eager")
+    with pytest.raises(anyshape.InvariantError, match="seq is two sizes"):
+        model(torch.randn(3, 4), torch.ones(3, 5))
+
+
 def test_without_a_file_nothing_happens(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     before = list(sys.meta_path)
