@@ -51,6 +51,7 @@ class Declared:
         plan: Mapping[str, int] | None = None,
     ) -> None:
         self.declaration = declaration or Declaration()
+        self.invariants = self.declaration.invariants
         self._tensors = dict(tensors or {})  # by identity
         self.hints = dict(hints or {})  # what a name is taken to be while the graph is captured
         self.plan = dict(plan or {})  # what code is planned for
@@ -59,7 +60,7 @@ class Declared:
         self._pending: list[tuple[tuple[str, ...], Callable[[], Iterator[sympy.Basic]], bool]] = []
         self._implied: dict[sympy.Basic, bool | None] = {}
         self._divisions: dict[str, Any] = {}
-        self._wait(self.declaration.invariants, at_the_door=True)
+        self._wait(self.invariants, at_the_door=True)
 
     # -- tensors -----------------------------------------------------------------------------------------------
 
@@ -121,7 +122,7 @@ class Declared:
 
     def implied(self, expr: sympy.Basic) -> bool | None:
         """What the invariants decide about a question, by the solver; None where they do not or cannot say."""
-        clauses = self.declaration.invariants
+        clauses = self.invariants
         if not clauses or not expr.free_symbols or not self.names.keys() >= expr.free_symbols:
             return None
         if expr not in self._implied:

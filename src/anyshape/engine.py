@@ -82,6 +82,7 @@ class LiveProgram:
             compile_seconds=self.compile_seconds,
             verify_seconds=self.admission.verify_seconds,
             graph_breaks=tuple(self.recording.graph_breaks),
+            assertions=tuple(self.recording.text(fact) for fact in self.recording.oblivious.assertions),
         )
 
     def _predicate(self, answer: Answer) -> Predicate:

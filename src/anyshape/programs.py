@@ -47,6 +47,7 @@ class Program:
     compile_seconds: float
     verify_seconds: float
     graph_breaks: tuple[str, ...]
+    assertions: tuple[str, ...] = ()  # what it asserts of each call, under oblivious semantics
 
     @property
     def behaviour(self) -> str:

@@ -286,3 +286,15 @@ def test_divisibility_reaches_inductor() -> None:
         torch.testing.assert_close(result, fn(x))
         sources.append("".join(code))
     assert sources[0].count("loadu") > sources[1].count("loadu") > 0
+
+
+def test_the_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.util
+    import pathlib
+
+    path = pathlib.Path(__file__).parents[2] / "examples" / "declared_serving.py"
+    spec = importlib.util.spec_from_file_location("declared_serving", path)
+    assert spec is not None and spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    assert example.main(backend="aot_eager") == 2

@@ -65,6 +65,7 @@ def add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def test_an_assumption_names_the_line_and_the_sizes(backend: str) -> None:
     f = anyshape.compile(add, semantics="oblivious", backend=backend)
     assert torch.equal(f(torch.ones(4), torch.ones(4)), torch.full((4,), 2.0))
+    assert f.programs[0].assertions == ("a.shape[0] == b.shape[0]",) and f.programs[0].predicates == ()
     with pytest.raises(anyshape.AssumptionError) as caught:
         f(torch.ones(4), torch.ones(1))
     text = str(caught.value)

@@ -214,7 +214,7 @@ class FreeShapeEnv(ShapeEnv):
             ranges = {s: self.var_to_range[s] for s in expr.free_symbols if s in self.var_to_range}
             with contextlib.suppress(ZeroDivisionError):  # `n // 0` has no value: not settled
                 value = self._by_cases(expr, ranges)
-        if value is None and isinstance(expr, sympy.logic.boolalg.Boolean):
+        if value is None and self.recording.declared.invariants and isinstance(expr, sympy.logic.boolalg.Boolean):
             implied = self.recording.implied(self.simplify(expr))
             value = None if implied is None else sympy.sympify(implied)
         self._settled_cache[key] = value
