@@ -141,3 +141,15 @@ def test_example_is_the_layout_first_seen() -> None:
     with pytest.raises(anyshape.InvariantError, match="x is not laid out as first seen") as caught:
         f(torch.randn(2, 3, 4, 4))
     assert caught.value.code == "AS022" and len(f.programs) == 1
+
+
+@pytest.mark.parametrize("words", [{}, {"shapes": {"x": "n m", "w": "m k"}, "hints": {"n": 512}}, {"layout": "any"}])
+def test_what_is_saved_for_the_backward_has_strides_of_any_width(words: dict[str, object]) -> None:
+    """The strides of a saved activation follow its sizes, not those of the first call or of a hint."""
+    fn = lambda x, w: F.gelu(x @ w).sum(1)
+    f = anyshape.compile(fn, **words)
+    for n, k in ((4, 6), (7, 9), (50, 8)):
+        x, w = torch.randn(n, 3, requires_grad=True), torch.randn(3, k, requires_grad=True)
+        ours = torch.autograd.grad(f(x, w).sum(), (x, w))
+        torch.testing.assert_close(ours, torch.autograd.grad(fn(x, w).sum(), (x, w)), rtol=1e-4, atol=1e-4)
+    assert len(f.programs) == 1

@@ -24,7 +24,7 @@ _SOMETIMES_CALLED = {_aten.sort.default, _aten.sort.stable, _aten.topk.default, 
 
 def prepare(graph: Any, recording: Recording) -> None:
     """Views of values become copies where they must, and kernels that are called as they are get contiguous inputs."""
-    called = _SOMETIMES_CALLED | set(inductor_lowering.fallbacks)
+    called = _SOMETIMES_CALLED | set(getattr(inductor_lowering, "fallbacks", ()))
     for node in list(graph.graph.nodes):
         if node.op != "call_function":
             continue

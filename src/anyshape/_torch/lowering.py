@@ -42,14 +42,15 @@ def _choose(stock: Callable[..., Any], of: Any, smaller: bool) -> Callable[..., 
     return choose
 
 
-_stock_tile = LoopLevel.tile
-_stock_codegen_functions = CppKernelProxy.codegen_functions
+_stock_tile = getattr(LoopLevel, "tile", None)
+_stock_codegen_functions = getattr(CppKernelProxy, "codegen_functions", None)
 _arguments: contextvars.ContextVar[Any] = contextvars.ContextVar("the sizes a kernel is given", default=None)
 
 
 def _codegen_functions(self: Any, *args: Any, **kwargs: Any) -> Any:
     token = _arguments.set(self.kernel_group.args.sizevars)
     try:
+        assert _stock_codegen_functions is not None
         return _stock_codegen_functions(self, *args, **kwargs)
     finally:
         _arguments.reset(token)
@@ -57,6 +58,7 @@ def _codegen_functions(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _tile(self: Any, factor: Any) -> Any:
     """A loop whose length is known to be a multiple of the tile has no remainder (codegen/cpp.py always makes one)."""
+    assert _stock_tile is not None
     loop = _stock_tile(self, factor)
     sizes = V.graph.sizevars
     if isinstance(sizes.shape_env, FreeShapeEnv):
@@ -76,6 +78,18 @@ def patches() -> Iterator[None]:
         inductor_config.patch(fallback_random=True),
         mock.patch.object(SizeVarAllocator, "evaluate_min", _choose(_stock_min, Min, True)),
         mock.patch.object(SizeVarAllocator, "evaluate_max", _choose(_stock_max, Max, False)),
+        _divisibility(),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _divisibility() -> Iterator[None]:
+    """Without the methods that are replaced here the code has its remainders, and is right."""
+    if _stock_tile is None or _stock_codegen_functions is None:
+        yield
+        return
+    with (
         mock.patch.object(LoopLevel, "tile", _tile),
         mock.patch.object(CppKernelProxy, "codegen_functions", _codegen_functions),
     ):

@@ -183,7 +183,9 @@ class FreeShapeEnv(ShapeEnv):
             return known
         general = None if fallback_value is None else sympy.sympify(bool(fallback_value))
         if self._suppress_guards_tls():
-            return general if general is not None else self.recording.truth(orig_expr)
+            # AOTAutograd asks so whether strides differ from those that Inductor chose, told for the hints.
+            for_hints = general is None or self.recording.phase != "trace"
+            return self.recording.truth(orig_expr) if for_hints else general
         return self.recording.answer(orig_expr, general)
 
     def guard_or_defer_runtime_assert(self, orig_expr: Any, msg: str, fx_node: Any = None) -> bool:
@@ -270,6 +272,15 @@ class FreeShapeEnv(ShapeEnv):
             yield
         finally:
             self.backed_var_to_val.update(before)
+
+    def evaluate_symexpr(self, code: str) -> Any:
+        """A number for the hints of the capture, also while code is planned for others."""
+        planned = dict(self.backed_var_to_val)
+        self.backed_var_to_val.update({s: h for s, h in self.recording.hints.items() if s in planned})
+        try:
+            return super().evaluate_symexpr(code)
+        finally:
+            self.backed_var_to_val.update(planned)
 
     @contextlib.contextmanager
     def undo_unless_kept(self) -> Iterator[Callable[[], None]]:
