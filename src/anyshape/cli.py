@@ -41,6 +41,16 @@ def build() -> Any:
         rows = demonstration.run(backend=backend)
         raise typer.Exit(int(any(r.wrong for r in rows if r.way == demonstration.OURS)))
 
+    @app.command(context_settings={"ignore_unknown_options": True})
+    def run(
+        script: str = typer.Argument(help="The script; what follows it is its own."),
+        arguments: list[str] = typer.Argument(None, help="What the script is given."),
+    ) -> None:
+        """Run a script with what anyshape.toml declares turned on."""
+        from anyshape import hooks
+
+        hooks.run(script, arguments or [])
+
     return app
 
 

@@ -6,18 +6,23 @@ Owns the callable that people hold: a function or a module that looks like the o
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from anyshape._torch import capture, modules
+from anyshape import spec_file
+from anyshape._torch import capture, modules, specs
+from anyshape.declaration import Declaration
+from anyshape.declaration.options import read_word
+from anyshape.door import Door
 from anyshape.engine import Engine, RunAgain, RunEagerly, observers
 from anyshape.errors import NotCompilableError, refuse_deepcopy, refuse_pickle
 from anyshape.programs import Program
 
-__all__ = ["CompiledFunction", "compile", "observers"]
+__all__ = ["CompiledFunction", "DeclaredFunction", "compile", "observers", "warm_up"]
 
 
 class CompiledFunction:
@@ -44,6 +49,16 @@ class CompiledFunction:
         return self if instance is None else types.MethodType(self, instance)
 
     @property
+    def declaration(self) -> Declaration:
+        """What was declared."""
+        return self._engine.door.declaration if self._engine.door is not None else Declaration()
+
+    @property
+    def copies(self) -> dict[str, int]:
+        """How often an input was made contiguous because `layout` says so, by path ("" where it is for all)."""
+        return dict(self._engine.door.copies) if self._engine.door is not None else {}
+
+    @property
     def programs(self) -> tuple[Program, ...]:
         """What was compiled and is alive."""
         return tuple(p.view() for p in self._engine.programs)
@@ -67,9 +82,29 @@ class CompiledFunction:
         raise refuse_deepcopy(self._name)
 
 
+class DeclaredFunction(CompiledFunction):
+    """A compiled function with a declaration: calls are checked at the door."""
+
+    def __init__(self, function: Callable[..., Any], target: Callable[..., Any], engine: Engine, door: Door) -> None:
+        super().__init__(function, target, engine)
+        self._enter = door.call
+        self._undeclared = functools.partial(CompiledFunction.__call__, self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._enter(self._undeclared, args, kwargs)
+
+
 def compile(
     fn: Any = None,
     *,
+    shapes: Any = None,
+    where: Any = None,
+    layout: Any = None,
+    hints: Any = None,
+    specialize: Any = None,
+    semantics: Any = "eager",
+    on_new_behavior: Any = "compile",
+    on_branch: Any = "error",
     fullgraph: bool = False,
     backend: Any = "inductor",
     mode: str | None = None,
@@ -79,12 +114,13 @@ def compile(
     """Compile a function or module once for every size it is called with.
 
     Drop-in for `torch.compile`; also a decorator, with or without arguments. `backend`, `mode`, `options`,
-    `fullgraph` and `disable` are passed on.
+    `fullgraph` and `disable` are passed on. `shapes` and the options after it declare what is known of sizes and
+    layouts (see the reference); `on_branch` says what becomes of your own branch on a size under oblivious semantics:
+    "error", or "break" for a graph break. `specialize` is checked and kept.
     """
     if fn is None:
-        return functools.partial(
-            compile, fullgraph=fullgraph, backend=backend, mode=mode, options=options, disable=disable
-        )
+        given = dict(locals())
+        return functools.partial(compile, **{k: v for k, v in given.items() if k != "fn"})
     if isinstance(fn, CompiledFunction) or modules.is_compiled(fn):
         return fn
     if not callable(fn):
@@ -100,12 +136,68 @@ def compile(
             fix=f"f = anyshape.compile(fn, mode={mode!r})",
             code="AS007",
         )
+    words = {"shapes": shapes, "where": where, "layout": layout, "hints": hints, "specialize": specialize}
+    door = _door(fn, {**words, "semantics": semantics, "on_new_behavior": on_new_behavior})
     engine = Engine(
-        capture.inner_backend(backend, mode, options), fullgraph=fullgraph, own_backend=not isinstance(backend, str)
+        capture.inner_backend(backend, mode, options),
+        fullgraph=fullgraph,
+        own_backend=not isinstance(backend, str),
+        door=door,
+        on_branch=read_word("on_branch", on_branch, ("error", "break")),
     )
     target = capture.install(fn, engine.compile_graph, fullgraph=fullgraph, capture=engine.capture, disable=disable)
     if modules.is_module(fn):
         engine.starts_at(modules.first_code(target), type(fn).__name__)
         return modules.compiled(target, engine)
     engine.starts_at(getattr(inspect.unwrap(fn), "__code__", None), getattr(fn, "__qualname__", repr(fn)))
-    return CompiledFunction(fn, target, engine)
+    return CompiledFunction(fn, target, engine) if door is None else DeclaredFunction(fn, target, engine, door)
+
+
+_UNDECLARED = {"semantics": "eager", "on_new_behavior": "compile"}
+
+
+def _door(fn: Any, words: dict[str, Any]) -> Door | None:
+    """The door for what was declared, by the call or by `anyshape.toml`, checked; None where nothing was."""
+    given = {k: v for k, v in words.items() if v is not None and not (isinstance(v, str) and v == _UNDECLARED.get(k))}
+    entry = _entry(fn)
+    if not given and (entry is None or not entry.words):
+        return None
+    words = {**words, **(entry.words if entry is not None else {}), **given}
+    spec = specs.words(words["shapes"])
+    if spec is not None:
+        words = {**words, **{k: v for k, v in spec.items() if words.get(k) is None or k == "shapes"}}
+    owner = fn if modules.is_module(fn) else getattr(fn, "__self__", None)
+    try:
+        signature = inspect.signature(fn.forward if modules.is_module(fn) else fn)
+    except (TypeError, ValueError):  # a builtin that does not tell
+        signature = None
+    if not given and entry is not None:
+        return Door(entry.declaration(signature), signature, owner)
+    return Door(Declaration.parse(**words, signature=signature), signature, owner)
+
+
+def _entry(fn: Any) -> spec_file.Entry | None:
+    """What `anyshape.toml` says about a callable."""
+    spec = spec_file.load()
+    if spec is None:
+        return None
+    named = type(fn) if modules.is_module(fn) else fn
+    module, name = str(getattr(named, "__module__", "")), str(getattr(named, "__qualname__", ""))
+    return spec.entry(module, name) or (spec.entry(module, f"{name}.forward") if named is not fn else None)
+
+
+@contextlib.contextmanager
+def warm_up(f: Any) -> Iterator[Any]:
+    """New behaviours are compiled inside, also where `on_new_behavior` says that none are."""
+    engine = getattr(f, "_engine", None)
+    if not isinstance(engine, Engine):
+        raise NotCompilableError(
+            "anyshape.warm_up takes a function compiled by anyshape",
+            value=type(f).__name__,
+            fix="f = anyshape.compile(fn); anyshape.warm_up(f)",
+        )
+    engine.warming += 1
+    try:
+        yield f
+    finally:
+        engine.warming -= 1

@@ -25,21 +25,27 @@ MOST_KEYS = 100_000  # keys that a program remembers
 class Refusal:
     """Why a program does not serve some sizes."""
 
-    reason: str  # layout | predicate | requirement | class
+    reason: str  # layout | predicate | requirement | invariant | class
     text: str
 
 
 def holds(recording: Recording, sizes: Mapping[sympy.Basic, sympy.Basic]) -> bool:
     """Whether a capture holds at `sizes`: asked of the very call that is being captured, before it is compiled."""
-    if not all(a.holds(sizes) for a in (*recording.predicates.values(), *recording.requirements.values())):
+    if not all(a.holds(sizes) for a in _answers(recording)):
         return False
     for node in recording.nodes:
         strict = node.chooses_otherwise(sizes)
-        if not node.holds(sizes) and verify.differs(node, sizes, strict=strict) is not None:
+        # A copy in the place of a view shows; under oblivious semantics only where it is written to.
+        loose = node.loosened and (recording.writes or not recording.oblivious.symbols)
+        if (loose or not node.holds(sizes)) and verify.differs(node, sizes, strict=strict) is not None:
             return False
     if not recording.aot_contradictory and all(a.holds(sizes) for a in recording.aot_decisions.values()):
         return True
     return all(verify.differs(node, sizes) is None for node in recording.aten)
+
+
+def _answers(recording: Recording) -> list[Answer]:
+    return [*recording.predicates.values(), *recording.requirements.values(), *recording.facts.values()]
 
 
 class Admission:
@@ -54,6 +60,7 @@ class Admission:
         self.known: dict[tuple[int, ...], bool] = {}
         self.refusals: dict[tuple[int, ...], Refusal] = {}
         self.classes = 1
+        self.last: Refusal | None = None  # why the latest call that was refused was refused
         self.verify_seconds = 0.0
         self._lock = threading.RLock()
         self._verdicts: dict[int, dict[tuple[int, ...], verify.Difference | None]] = {}
@@ -70,14 +77,22 @@ class Admission:
         verdict = self.known.get(key)
         if verdict is None:
             verdict = self._learn(key)
+        if not verdict:
+            self.last = self.refusals.get(key)
         return verdict
+
+    @property
+    def admits_all(self) -> bool:
+        """Whether nothing is asked of a call: no answer, no class, no stride that has to be some expression."""
+        recording = self.recording
+        own = [stride in recording.loose_strides for i in self.inputs for stride in i.strides]
+        return all(own) and not (self._answers or self._nodes or recording.aot_decisions)
 
     # -- set-up ------------------------------------------------------------------------------------------------
 
     def _build(self) -> None:
         recording = self.recording
-        answers: list[Answer] = [*recording.predicates.values(), *recording.requirements.values()]
-        self._answers = answers
+        answers = self._answers = _answers(recording)
         used: set[sympy.Basic] = set()
         for answer in answers:
             used |= answer.expr.free_symbols
@@ -159,6 +174,7 @@ class Admission:
         for answer, value in zip(self._answers, self._facts(key), strict=True):
             if _outcome(value) != answer.outcome:
                 kind = "predicate" if answer.fact in self.recording.predicates else "requirement"
+                kind = "invariant" if answer.fact in self.recording.facts else kind
                 return Refusal(kind, self.recording.text(answer.fact))
         for index, (node, evaluate, assumed) in enumerate(self._nodes):
             outcomes = tuple(map(_outcome, evaluate(key)))

@@ -7,19 +7,25 @@ which calls run eagerly. Knows recordings, admissions and the seams; the callabl
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
+import json
 import time
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from anyshape import ops
-from anyshape._torch import afterwards, aliases, capture, memory, raised
+from anyshape import assertions, ops, solver
+from anyshape._torch import afterwards, aliases, capture, loose_strides, memory, raised
+from anyshape.declaration import Declaration
+from anyshape.declared import Declared
 from anyshape.dispatch import Admission, holds
-from anyshape.errors import FallbackWarning
-from anyshape.programs import OutCall, Predicate, Program
+from anyshape.door import Door
+from anyshape.errors import FallbackWarning, NewBehaviourError
+from anyshape.oblivious import Refused
+from anyshape.programs import OutCall, Predicate, Program, Variant
 from anyshape.recording import STAND_INS, Answer, InputRecord, Recording, describe_source
 
 # Called with each program when it has been compiled: for tests and the doctor.
@@ -58,6 +64,9 @@ class LiveProgram:
         self.capture_seconds = capture_seconds
         self.compile_seconds = 0.0
         self.code: weakref.ref[types.CodeType] | None = None
+        self.origin: types.CodeType | None = None  # what it was captured from
+        self.contiguous: Variant | None = None
+        self.contiguous_calls = 0
 
     def view(self) -> Program:
         assert self.admission is not None
@@ -69,13 +78,16 @@ class LiveProgram:
             predicates=tuple(self._predicate(a) for a in self.recording.predicates.values()),
             requirements=tuple(self.recording.text(a.fact) for a in self.recording.requirements.values()),
             classes=self.admission.classes,
-            variants=(),
+            variants=()
+            if self.contiguous is None
+            else (dataclasses.replace(self.contiguous, calls=self.contiguous_calls),),
             calls=self.calls,
             capture_seconds=self.capture_seconds,
             compile_seconds=self.compile_seconds,
             verify_seconds=self.admission.verify_seconds,
             graph_breaks=tuple(self.recording.graph_breaks),
             out_calls=tuple(self._out_calls()),
+            assertions=tuple(self.recording.text(fact) for fact in self.recording.oblivious.assertions),
         )
 
     def _out_calls(self) -> Iterator[OutCall]:
@@ -94,17 +106,17 @@ class LiveProgram:
         return Predicate(self.recording.text(answer.fact), answer.asked_by, file, int(line) if line.isdigit() else 0)
 
 
-def _attempts() -> list[Callable[[], Recording]]:
-    """Ways to capture a call, the most general first."""
-    way = functools.partial(Recording, locate=capture.locate, retrace=capture.Retrace)
-    return [*(functools.partial(way, stand_ins=s) for s in STAND_INS), functools.partial(way, exact=True)]
-
-
 class Engine:
     """The programs of one compiled callable."""
 
-    def __init__(self, backend: Any, *, fullgraph: bool, own_backend: bool) -> None:
+    def __init__(
+        self, backend: Any, *, fullgraph: bool, own_backend: bool, door: Door | None = None, on_branch: str = "error"
+    ) -> None:
         self._backend = backend
+        self.door = door
+        self.warming = 0  # while it is above 0, new behaviours are compiled whatever was declared
+        self._breaks = on_branch == "break"
+        self._facts = "" if door is None else f"-{json.dumps(door.declaration.json(), sort_keys=True)}"
         self._own_backend = own_backend  # the user's own: its errors are the user's to see
         self._fullgraph = fullgraph
         self._programs: list[LiveProgram] = []
@@ -121,6 +133,10 @@ class Engine:
     def starts_at(self, code: types.CodeType | None, name: str) -> None:
         """The frame with which a call of the callable begins: nothing has happened before it."""
         self._top, self._name = code, name
+
+    @property
+    def entrance(self) -> types.CodeType | None:
+        return self._top
 
     def _codes(self) -> list[types.CodeType]:
         codes = [p.code() for p in self._programs if p.code is not None]
@@ -141,16 +157,24 @@ class Engine:
         code = frame.f_code
         if known in self._eager_calls:
             return self._run_eagerly(code, *self._eager_calls[known])
+        if self.door is not None and self.door.declaration.on_new_behavior != "compile" and not self.warming:
+            refused = [p for p in self.programs if p.origin is code]
+            if refused and self.door.declaration.on_new_behavior == "eager":
+                return self._run_eagerly(code, "a new behaviour, and none is compiled", True)
+            if refused:
+                raise _new_behaviour(refused)
         self._site = (code.co_name, code.co_filename, code.co_firstlineno)
         if capture.is_torchs_own(code):  # a frame that torch puts around a module of its own
             self._site = (self._name, "", 0)
         outcome: Any = None
         error: BaseException | None = None
-        attempts = _attempts()
+        attempts = self._attempts(top=code is self._top or capture.is_torchs_own(code))
         while attempts:
             outcome, error = self._attempt(convert, attempts.pop(0), whole=code is self._top)
+            if isinstance(error, Refused):
+                raise error.error
             if error is None and getattr(outcome, "guarded_code", None) is not None:
-                self._publish(outcome.guarded_code.code)
+                self._publish(outcome.guarded_code.code, code)
                 return outcome
             if any(r.substituted for r in self._recordings):
                 continue
@@ -175,10 +199,35 @@ class Engine:
             raise RunEagerly(reason, expected=expected)
         return capture.eagerly()
 
-    def _publish(self, code: types.CodeType) -> None:
+    def _attempts(self, *, top: bool) -> list[Callable[[], Recording]]:
+        """Ways to capture a call, the most general first."""
+        way = functools.partial(
+            Recording,
+            locate=capture.locate,
+            retrace=capture.Retrace,
+            top=top,
+            user_line=capture.user_line,
+            graph_break=capture.graph_break if self._breaks else None,
+        )
+        if self.door is None:
+            return [*(functools.partial(way, stand_ins=s) for s in STAND_INS), functools.partial(way, exact=True)]
+        door, policies, values = self.door, self.door.policies(), self.door.values()
+        declaration = door.declaration
+        plan = solver.solve_hints(declaration) if declaration.hints else {}
+
+        def declared(stand_ins: Mapping[int, int], **options: Any) -> Recording:
+            hints = _hints(declaration, values, stand_ins)
+            facts = Declared(declaration, policies, hints=hints, plan=plan)
+            return way(stand_ins=stand_ins, declared=facts, **options)
+
+        made = [functools.partial(declared, s) for s in STAND_INS]
+        return [*made, functools.partial(declared, {}, exact=True)]
+
+    def _publish(self, code: types.CodeType, origin: types.CodeType) -> None:
         programs = [p for p in self._pending.values() if p.admission is not None]
         for program in programs:
             program.code = weakref.ref(code)
+            program.origin = origin
         self._programs = [*self.programs, *programs]
         for observer in list(observers):
             for program in programs:
@@ -203,9 +252,12 @@ class Engine:
                 program.calls += not program.has_graph
 
         try:
-            with capture.patches(begin, ops.RULES, whole=whole), afterwards.counted(count):
+            with (
+                capture.patches(begin, ops.RULES, ops.OBLIVIOUS_RULES, whole=whole, facts=self._facts),
+                afterwards.counted(count),
+            ):
                 return convert(), None
-        except (capture.Retrace, Exception) as error:
+        except (capture.Retrace, Refused, Exception) as error:
             return None, error
 
     def compile_graph(self, graph: Any, inputs: Sequence[Any]) -> Any:
@@ -219,23 +271,49 @@ class Engine:
             raise capture.Retrace
         began = time.perf_counter()
         program = LiveProgram(recording, self._site, began - self._began, has_graph=True)
-        program.writes_directly = capture.is_inductor(self._backend)
+        program.writes_directly = capture.generates_code(self._backend)
         self._pending[id(recording)] = program
         recording.inputs = capture.input_sources(graph)
         recording.phase = "aot"
         restore = aliases.restorer(graph)
+        numbers = capture.graph_numbers(graph) if recording.oblivious.symbols else []
         out_of_bounds = raised.out_of_bounds(graph)
-        compiled = self._backend(graph, inputs)
+        compiled = self._compile_for_layouts(program, graph, inputs)
         program.compile_seconds = time.perf_counter() - began
+        check = assertions.checker(recording, numbers) if numbers else None
 
         def run(*args: Any) -> Any:
             program.calls += 1
+            if check is not None:
+                check(args)
             return compiled(*args)
 
         if out_of_bounds is not None:
             compiled = out_of_bounds(compiled)
         if restore is not None:
             compiled = restore(compiled)
+        return run
+
+    def _compile_for_layouts(self, program: LiveProgram, graph: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """The graph compiled; where strides may be any, once more for contiguous inputs, which are read far faster."""
+        recording = program.recording
+        if not recording.loose_strides or not capture.generates_code(self._backend):
+            return self._backend(graph, inputs)
+        plain, loose = loose_strides.contiguous_inputs(graph, inputs, recording)
+        if not loose:
+            return self._backend(graph, inputs)
+        general = self._backend(loose_strides.twin(graph), inputs)
+        began = time.perf_counter()
+        quick = self._backend(graph, plain)
+        program.contiguous = Variant("contiguous inputs", 0, time.perf_counter() - began)
+        only = loose[0] if len(loose) == 1 else None
+
+        def run(*args: Any) -> Any:
+            if args[only].is_contiguous() if only is not None else all(args[i].is_contiguous() for i in loose):
+                program.contiguous_calls += 1
+                return quick(*args)
+            return general(*args)
+
         return run
 
     def _finish(self, recording: Recording, inputs: Sequence[InputRecord]) -> str | None:
@@ -249,7 +327,42 @@ class Engine:
             self._pending[id(recording)] = program
         if program is not None:
             program.admission = admission
-        if not inputs:
+        if not inputs or (recording.oblivious.symbols and admission.admits_all):
             return None
         capture.publish_guard(admission)
         return f"{capture.GUARD_NAME}({admission.guard})"
+
+
+def _hints(declaration: Declaration, values: Mapping[str, int], stand_ins: Mapping[int, int]) -> dict[str, int]:
+    """What each name is taken to be in a capture: its size, unless that is 0 or 1 and has a stand-in.
+
+    A stand-in satisfies the invariants as sizes do: it is solved for, the other sizes being as they are if they can.
+    """
+    replaced = {
+        n for n, v in values.items() if v in stand_ins or (v in STAND_INS[0] and n in declaration.oblivious_names)
+    }
+    if not replaced:
+        return dict(values)
+    given = {n: (v,) for n, v in values.items() if n not in replaced}
+    given |= {n: v for n, v in declaration.hints.items() if n in replaced}
+    return {n: v for n, v in solver.solve_hints(dataclasses.replace(declaration, hints=given)).items() if n in values}
+
+
+def _new_behaviour(refused: Sequence[LiveProgram]) -> NewBehaviourError:
+    """What tells a call from the program that comes nearest to serving it."""
+    nearest = max(refused, key=lambda p: p.calls)
+    reasons = {id(p): p.admission.last for p in refused if p.admission is not None}
+    for program in refused:
+        reason = reasons.get(id(program))
+        if reason is not None and reason.reason == "predicate":
+            nearest = program
+    last = reasons.get(id(nearest))
+    view = nearest.view()
+    asked = next((p for p in view.predicates if last is not None and p.text == last.text), None)
+    differs = "something other than sizes differs" if last is None else f"it needs {last.text}"
+    return NewBehaviourError(
+        f"no program of {view.name} serves this call, and on_new_behavior forbids to compile one",
+        where=f"{asked.file}:{asked.line}" if asked is not None else f"{view.file}:{view.line}",
+        value=f"the nearest program is for {view.behaviour}; {differs}",
+        fix='with anyshape.warm_up(f): f(...)  or on_new_behavior="eager"',
+    )

@@ -26,6 +26,8 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "AS020": "an invariant does not hold",
         "AS021": "a size is not the declared one",
         "AS022": "a layout is not the declared one",
+        "AS023": "what a program assumes of a size does not hold",
+        "AS024": "a branch on a size that may not be asked about",
     }
 )
 
@@ -115,6 +117,18 @@ class InvariantError(Error, ValueError):
     """A call breaks what was declared about it."""
 
     default_code = "AS020"
+
+
+class AssumptionError(Error, RuntimeError):
+    """Oblivious semantics: a call breaks what the one program was built on."""
+
+    default_code = "AS023"
+
+
+class BranchError(Error, RuntimeError):
+    """Oblivious semantics: the user's own code branches on a size that may not be asked about."""
+
+    default_code = "AS024"
 
 
 class FallbackWarning(UserWarning):

@@ -130,6 +130,7 @@ def _facts(program: Program) -> list[tuple[str, str]]:
     facts = [("from", f"{program.name} at {_place(program.file, program.line)}")]
     facts += [("predicate", _predicate(predicate)) for predicate in program.predicates]
     facts += [("requires", requirement) for requirement in program.requirements]
+    facts += [("asserts", assertion) for assertion in program.assertions]
     facts.append(("classes", str(program.classes)))
     facts += [("variant", f"{v.text} ({_count(v.calls, 'call')}, {v.seconds:.2f} s)") for v in program.variants]
     facts.append(("calls", str(program.calls)))

@@ -20,6 +20,10 @@ from typing import Any, Protocol
 
 import sympy
 
+from anyshape.declared import Declared
+from anyshape.errors import InvariantError
+from anyshape.oblivious import Oblivious, Refused
+
 # Stand-ins for sizes 0 and 1 at a first capture, so that a program is captured as general as it can be whatever
 # size came first. Whether it holds for the sizes that really came is then verified like any other class.
 # Where 1 means a real broadcast its stand-in does not hold: then only 0 has one, and at last neither.
@@ -98,6 +102,8 @@ class NodeRecord:
     choices: set[sympy.Basic] = dataclasses.field(default_factory=set)  # decisions between ways, beyond 0 and 1
     log: Any = None  # the aten calls it came down to
     sharing_shows: bool = True  # whether anyone can see which memory its results share
+    loosened: bool = False  # told of strides what holds for most of them
+    strides_show: bool = True  # not where the layout of inputs is declared to be any
     contradictory: bool = False  # a question got its general answer once, and the true one another time
 
     def forget(self) -> None:
@@ -131,7 +137,18 @@ class Recording:
         retrace: type[BaseException],
         stand_ins: Mapping[int, int] | None = None,
         exact: bool = False,
+        declared: Declared | None = None,
+        top: bool = False,
+        user_line: Callable[[], str | None] = lambda: None,
+        graph_break: Callable[[str], Exception] | None = None,
     ) -> None:
+        self.declared = declared or Declared()
+        self.oblivious = Oblivious(self, locate=locate, user_line=user_line, graph_break=graph_break)
+        self.facts: dict[sympy.Basic, Answer] = {}  # declared ones: no predicates, yet not true of every tensor
+        self.loose_strides: set[sympy.Basic] = set()  # of inputs whose layout may be any
+        self.writes = False  # the graph writes to memory that it shares
+        self.top = top  # nothing of the call has run before, and its arguments are those that the door let in
+        self.let_in: set[str] = set()  # sources of inputs that the door has checked
         self.env: Environment | None = None
         self.stand_ins = stand_ins or {}
         self.exact = exact  # the aten graph gets true answers where general ones do not hold
@@ -144,13 +161,13 @@ class Recording:
         self.nodes: list[NodeRecord] = []
         self.node: NodeRecord | None = None
         self.silent = False
+        self.relies = False
         self.differing = 0  # general answers at the current node that are not the truth for the hints
         self.phase = "trace"  # trace | aot | lowering
         self.aten: list[NodeRecord] = []
         self.aot_decisions: dict[sympy.Basic, Answer] = {}
         self.aot_contradictory = False
         self._truths: frozenset[sympy.Basic] | None = frozenset()
-        self._truthful = False
         self._questions = 0  # of the current node
         self._asked: set[sympy.Basic] = set()
         self._choices: set[sympy.Basic] = set()  # of any node
@@ -166,11 +183,67 @@ class Recording:
 
     # -- symbols -----------------------------------------------------------------------------------------------
 
-    def hint_for(self, source: Any, actual: int) -> int:
+    def hint_for(self, source: Any, actual: int, *, declared: int | None = None, oblivious: bool = False) -> int:
+        """The number that stands for a size while the graph is captured."""
+        if declared is not None:
+            self.substituted |= declared != actual and not oblivious
+            return declared
+        if oblivious and _kind(source) == "size":
+            return STAND_INS[0].get(actual, actual)
         if actual in self.stand_ins and _kind(source) == "size":
             self.substituted = True
             return self.stand_ins[actual]
         return actual
+
+    def know(self, fact: sympy.Basic, *, at_the_door: bool) -> None:
+        """Something declared: true of every call that the door lets in, or for the program to see to."""
+        if not self.owns(fact):
+            return
+        if not at_the_door and fact.xreplace(self.actuals) == sympy.false:
+            sizes = {self.symbols[s].text: self.actuals[s] for s in sorted(fact.free_symbols, key=str)}
+            what, values = f"{self.text(fact)} does not hold", ", ".join(f"{k} = {v}" for k, v in sizes.items())
+            fix = "mark sizes that they have, or take the mark away"
+            raise Refused(InvariantError(what, where="a mark on the tensor", value=values, fix=fix))
+        if not at_the_door and self.oblivious.concerns(fact):
+            self.oblivious.insist(fact)
+            return
+        self.facts.setdefault(fact, Answer(fact, True, "user", ""))
+        self.learn(fact)
+
+    def learn(self, fact: sympy.Basic) -> None:
+        assert self.env is not None
+        if self.truth(fact) == sympy.true:  # what the hints contradict would only confuse
+            self.env.learn(fact, guard=True)
+
+    def loosely(self, expr: sympy.Basic) -> sympy.Basic | None:
+        """What a framework is told of strides that may be any: that they are like nothing else. None if not about them.
+
+        The way for strides of which nothing is known is right for all of them; which of two comes first is only speed.
+        """
+        if self.loose_strides.isdisjoint(expr.free_symbols):
+            return None
+        if isinstance(expr, (sympy.And, sympy.Or, sympy.Not)):
+            parts = [self.loosely(a) for a in expr.args]
+            return None if any(p is None for p in parts) else expr.func(*parts)
+        if isinstance(expr, (sympy.Eq, sympy.Ne)):
+            return sympy.sympify(isinstance(expr, sympy.Ne))
+        return self.truth(expr) if isinstance(expr, sympy.Rel) else None
+
+    @property
+    def tracing_a_node(self) -> bool:
+        return self.node is not None and self.phase == "trace"
+
+    def implied(self, expr: sympy.Basic) -> bool | None:
+        """What the invariants decide; whoever relies on it relies on them, so it is kept among the facts."""
+        known = self.declared.implied(expr)
+        if known is not None:
+            answer = Answer(expr, known, "user", "")
+            self.facts.setdefault(answer.fact, answer)
+        return known
+
+    def from_two(self, expr: sympy.Basic) -> sympy.Basic | None:
+        assert self.env is not None
+        return self.env.settled_from_two(expr)
 
     def add_symbol(self, symbol: sympy.Symbol, source: Any, *, actual: int | float, hint: int | float) -> None:
         self.symbols[symbol] = SymbolRecord(symbol, describe_source(source.name), _kind(source), actual, hint)
@@ -221,10 +294,14 @@ class Recording:
 
     def answer(self, expr: sympy.Basic, general: sympy.Basic | None) -> sympy.Basic:
         """Answer a question that what is known does not settle. `general` is the answer of a `guard_or_*` question."""
+        if self.oblivious.concerns(expr):
+            return self.oblivious.answer(expr, general)
         truth = self.truth(expr)
+        if general is None and not self.exact and not self.relies and (self.node is not None or self.phase != "trace"):
+            general = self.loosely(expr)
         if self.silent:
             return truth
-        if self._truthful:
+        if self.relies:
             self._assume_truth(expr, truth)
             return truth
         self._questions += 1
@@ -326,13 +403,13 @@ class Recording:
             self.phase = before
 
     @contextlib.contextmanager
-    def truthful(self) -> Iterator[None]:
-        """Questions asked inside are answered with the hint, and the answers assumed."""
-        before, self._truthful = self._truthful, True
+    def relying(self) -> Iterator[None]:
+        """Questions asked inside are about facts that code was made under: the true answers are assumed."""
+        before, self.relies = self.relies, True
         try:
             yield
         finally:
-            self._truthful = before
+            self.relies = before
 
     @contextlib.contextmanager
     def off_the_record(self) -> Iterator[None]:
@@ -345,6 +422,8 @@ class Recording:
 
     def overheard(self, expr: sympy.Basic) -> None:
         """A question that was asked only to hear whether the answer is known."""
+        if self.oblivious.concerns(expr):
+            return
         if self.node is not None and self.phase == "trace" and not self.silent:
             truth = self.truth(expr)
             if truth in (sympy.true, sympy.false):
@@ -352,6 +431,10 @@ class Recording:
 
     def require(self, expr: sympy.Basic) -> bool:
         """The framework insists on `expr`. False where it does not hold, and the framework raises its own error."""
+        if self.oblivious.concerns(expr):
+            if not self.silent:
+                self.oblivious.insist(expr)
+            return True
         if self.truth(expr) != sympy.true:
             if self.phase == "aot" and not self.exact:
                 raise self.retrace  # a general answer led here
@@ -409,6 +492,18 @@ class Recording:
         """An expression in the words of the user: x.shape[0] > 8."""
         names = {s: sympy.Symbol(r.text) for s, r in self.symbols.items()}
         return relation_text(expr.xreplace(names))
+
+    def in_names(self, expr: sympy.Basic) -> tuple[str, str]:
+        """An expression over declared names, and a declaration of those that are missing: `n > 8`, `shapes={...}, `."""
+        names = dict(self.declared.names)
+        missing: dict[str, list[str]] = {}
+        for symbol in sorted(expr.free_symbols - names.keys(), key=str):
+            names[symbol] = name = f"n{len(names)}" if names else "n"
+            path, _, index = self.symbols[symbol].text.rpartition(".shape[")
+            missing.setdefault(path, []).append("_ " * int(index[:-1] if index[:-1].isdigit() else 0) + f"{name} ...")
+        shapes = ", ".join(f'"{path}": "{dims[0]}"' for path, dims in missing.items())
+        text = relation_text(expr.xreplace({s: sympy.Symbol(n) for s, n in names.items()}))
+        return text, f"shapes={{{shapes}}}, " if shapes else ""
 
 
 # Code of torch that works out sizes, strides and dtypes, and calls nothing: what it came to shows in its results.

@@ -132,12 +132,12 @@ def _shown(clause: Clause) -> str:
 # -- questions -------------------------------------------------------------------------------------------------
 
 
-def implied(where: Iterable[Claim], predicate: Claim) -> bool | None:
+def implied(where: Iterable[Claim], predicate: Claim, *, timeout_ms: int = _TIMEOUT_MS) -> bool | None:
     """True when all sizes that satisfy `where` satisfy the predicate, False when none do, None when it depends."""
     facts, claim = [_clause(c) for c in where], _clause(predicate, "predicate")
-    if _entails(facts, claim):
+    if _entails(facts, claim, timeout_ms=timeout_ms):
         return True
-    return False if _satisfiable([*facts, claim]) is False else None
+    return False if _satisfiable([*facts, claim], timeout_ms=timeout_ms) is False else None
 
 
 def uncovered(where: Iterable[Claim], covers: Iterable[Claim]) -> dict[str, int] | None:
@@ -216,7 +216,7 @@ def _solve(declaration: Declaration, assertions: Sequence[Clause], given: Mappin
 # -- the solvers -----------------------------------------------------------------------------------------------
 
 
-def _satisfiable(clauses: Sequence[Clause]) -> bool | None:
+def _satisfiable(clauses: Sequence[Clause], *, timeout_ms: int = _TIMEOUT_MS) -> bool | None:
     """None when it is not known."""
     comparisons = [c for clause in clauses for c in clause.comparisons]
     if intervals.refuted(comparisons):
@@ -226,7 +226,7 @@ def _satisfiable(clauses: Sequence[Clause]) -> bool | None:
     z3 = _z3()
     if z3 is None:
         return None
-    problem = _Problem(z3, _names(clauses))
+    problem = _Problem(z3, _names(clauses), timeout_ms=timeout_ms)
     for clause in clauses:
         problem.add(clause)
     return problem.check()

@@ -7,6 +7,7 @@ words that `anyshape.compile` takes; an error names the file and the line. Knows
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import os
 import pathlib
@@ -155,7 +156,12 @@ def find(start: str | os.PathLike[str] | None = None, environ: Mapping[str, str]
 def load(start: str | os.PathLike[str] | None = None) -> SpecFile | None:
     """Find and read the file, if there is one."""
     path = find(start)
-    return None if path is None else read(path)
+    return None if path is None else _read_once(path, path.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=8)
+def _read_once(path: pathlib.Path, changed: int) -> SpecFile:
+    return read(path)
 
 
 def read(path: str | os.PathLike[str]) -> SpecFile:

@@ -15,22 +15,35 @@ MODULES = sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.py"))
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("_version", "errors", "programs"),
     ("declaration", "solver", "explain"),
-    ("spec_file",),
+    ("spec_file", "declared", "oblivious"),
+    ("door",),
     ("recording", "ops"),
     ("_torch",),
     ("verify",),
-    ("_torch/capture", "dispatch"),
+    ("_torch/capture", "dispatch", "assertions", "marks"),
     ("engine",),
     ("_torch/modules",),
     ("compiler",),
-    ("testing",),
+    ("testing", "hooks", "coverage"),
+    ("auto",),
     ("demo",),
     ("cli",),
     ("__main__", "__init__"),
 )
 # Upward imports that are known, each with what has to happen for it to go.
 KNOWN: set[tuple[str, str]] = set()
-WITHOUT_TORCH = ("errors", "programs", "explain", "declaration", "solver", "spec_file", "recording")
+WITHOUT_TORCH = (
+    "errors",
+    "programs",
+    "explain",
+    "declaration",
+    "solver",
+    "spec_file",
+    "recording",
+    "declared",
+    "oblivious",
+    "door",
+)
 OPTIONAL = ("rich", "typer", "jinja2", "fsspec", "z3", "hypothesis")
 PRIVATE = re.compile(r"^torch\.(?!_check$)(_(?!_)|.*\._(?!_)|fx\.experimental)")
 

@@ -19,13 +19,18 @@ def restorer(graph: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] |
     """A wrapper that gives each aliasing output eager's layout, or None if no output aliases an input."""
     nodes = list(graph.graph.nodes)
     inputs = [n for n in nodes if n.op == "placeholder"]
-    value = lambda n: n.meta.get("example_value") if isinstance(n, torch.fx.Node) else None
+    value: Callable[[Any], Any] = lambda n: n.meta.get("example_value") if isinstance(n, torch.fx.Node) else None
     storages: dict[int, int] = {}
     places: dict[Any, str] = {}
     for i, node in enumerate(inputs):
         fake = value(node)
         if isinstance(fake, torch.Tensor) and fake.layout is torch.strided:
             storages.setdefault(_storage(fake), i)
+            numbers = [(n, f"v[{i}].shape[{j}]") for j, n in enumerate(fake.shape)]
+            numbers += [(n, f"v[{i}].stride({j})") for j, n in enumerate(fake.stride())]
+            for number, place in [*numbers, (fake.storage_offset(), f"v[{i}].storage_offset()")]:
+                if isinstance(number, torch.SymInt) and number.node._expr.is_Symbol:
+                    places.setdefault(number.node._expr, place)
         elif isinstance(fake, torch.SymInt) and fake.node._expr.is_Symbol:
             places.setdefault(fake.node._expr, f"v[{i}]")
     outputs = nodes[-1].args[0] if nodes and nodes[-1].op == "output" else ()
@@ -37,7 +42,9 @@ def restorer(graph: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] |
         source = storages.get(_storage(fake))
         if source is None or not any(isinstance(s, torch.SymInt) for s in fake.stride()):
             continue
-        numbers = [concrete.number_expr(n) for n in (*fake.shape, *fake.stride(), fake.storage_offset())]
+        # The offset counts from that of the input: an input that is no view was captured without one.
+        base = value(inputs[source]).storage_offset()
+        numbers = [concrete.number_expr(n) for n in (*fake.shape, *fake.stride(), fake.storage_offset() - base)]
         if all(e.free_symbols <= places.keys() for e in numbers):
             repairs.append((position, source, fake.dim(), python_code.function(numbers, places)))
     if not repairs:
@@ -47,7 +54,8 @@ def restorer(graph: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] |
         changed = list(results)
         for position, source, dims, evaluate in repairs:
             numbers = evaluate(args)
-            size, stride, offset = numbers[:dims], numbers[dims : 2 * dims], numbers[-1]
+            size, stride = numbers[:dims], numbers[dims : 2 * dims]
+            offset = args[source].storage_offset() + numbers[-1]
             result = changed[position]
             if isinstance(result, torch.Tensor) and _differs(result, stride, offset):
                 changed[position] = args[source].as_strided(size, stride, offset)

@@ -8,6 +8,7 @@ inside it and undone before it is released, so a stock `torch.compile` in the sa
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sys
 import types
@@ -39,7 +40,16 @@ from torch.fx.experimental.sym_node import SymNode
 from torch.utils import _pytree as pytree
 
 from anyshape import verify
-from anyshape._torch import afterwards, concrete, direct_writes, lowering, out_calls, random_state, slices
+from anyshape._torch import (
+    afterwards,
+    concrete,
+    direct_writes,
+    loose_strides,
+    lowering,
+    out_calls,
+    random_state,
+    slices,
+)
 from anyshape._torch import rules as rule_calls
 from anyshape._torch.shape_env import APART, FreeShapeEnv
 from anyshape._version import __version__
@@ -80,8 +90,18 @@ _FUNCTORCH_CONFIG = {
 
 
 @contextlib.contextmanager
-def patches(make_recording: Callable[[], Recording], rules: Mapping[Any, Any], *, whole: bool) -> Iterator[None]:
-    """Everything of torch that differs while anyshape captures. `whole`: a call of the callable begins here."""
+def patches(
+    make_recording: Callable[[], Recording],
+    rules: Mapping[Any, Any],
+    oblivious_rules: Mapping[Any, Any],
+    *,
+    whole: bool,
+    facts: str = "",
+) -> Iterator[None]:
+    """Everything of torch that differs while anyshape captures.
+
+    `whole`: a call of the callable begins here. `facts` keeps Inductor from mixing declarations up.
+    """
     config = {k: v for k, v in _CONFIG.items() if hasattr(dynamo_config, k)}
     # One call that computes nothing must not make Dynamo skip the code for good.
     config["allow_empty_graphs"] = whole
@@ -104,7 +124,7 @@ def patches(make_recording: Callable[[], Recording], rules: Mapping[Any, Any], *
         stack.enter_context(functorch_config.patch(**functorch))
         if hasattr(compiler_config, "cache_key_tag"):
             # Stock entries of Inductor's cache carry guards on the sizes that stock saw.
-            tag = f"{compiler_config.cache_key_tag}anyshape-{__version__}"
+            tag = f"{compiler_config.cache_key_tag}anyshape-{__version__}{facts}"
             stack.enter_context(compiler_config.patch(cache_key_tag=tag))
         if hasattr(graph_compile, "collect_bw_donated_buffer_idxs"):
             # A graph that is retained may be differentiated twice, so nothing of it is given away.
@@ -116,6 +136,7 @@ def patches(make_recording: Callable[[], Recording], rules: Mapping[Any, Any], *
         stack.enter_context(lowering.patches())
         stack.enter_context(afterwards.patches())
         stack.enter_context(rule_calls.patches({**rules, **random_state.rules()}))
+        stack.enter_context(rule_calls.patches(dict(oblivious_rules), when=rule_calls.concerns_oblivious))
         stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))
         stack.enter_context(mock.patch.object(symbolic_shapes, "_static_eval_sym_bool", _static_eval))
         stack.enter_context(mock.patch.object(convert_frame, "CheckFunctionManager", _check_function_manager))
@@ -172,11 +193,15 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
 
     def remembering(compiler: Any) -> Any:
         def compile_(graph: Any, inputs: Any) -> Any:
-            recording.aten.extend(_aten_nodes(graph))
+            recording.aten.extend(_aten_nodes(graph, strides_show=not recording.loose_strides))
+            if recording.loose_strides:
+                loose_strides.prepare(graph, recording)
             for position, reason in direct_writes.survey(graph).items() if recording.out_calls else ():
                 if position < len(recording.inputs):
                     recording.copied.setdefault(recording.inputs[position], reason)
-            with recording.lowering():
+            env = recording.env
+            planned = env.planned() if isinstance(env, FreeShapeEnv) else contextlib.nullcontext()
+            with recording.lowering(), planned:
                 return compiler(graph, inputs)
 
         return compile_
@@ -187,7 +212,7 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
     return _stock_aot_module_simplified(mod, args, **kwargs)
 
 
-def _aten_nodes(graph: Any) -> Iterator[NodeRecord]:
+def _aten_nodes(graph: Any, *, strides_show: bool) -> Iterator[NodeRecord]:
     """Every call of an aten graph whose metadata depends on a free size."""
     value = lambda n: n.meta.get("val")
     for node in graph.graph.nodes:
@@ -204,7 +229,7 @@ def _aten_nodes(graph: Any) -> Iterator[NodeRecord]:
         if not _symbolic((args, kwargs, result)):
             continue
         # An aten graph is functional: what it shares between its values does not show.
-        record = NodeRecord(target, opaque=_is_higher_order(target), sharing_shows=False)
+        record = NodeRecord(target, opaque=_is_higher_order(target), sharing_shows=False, strides_show=strides_show)
         try:
             record.args, record.kwargs, record.result = concrete.snapshot((args, kwargs, result))
         except concrete.NotPlain:
@@ -227,7 +252,7 @@ def _meta_converter(self: Any, *args: Any, **kwargs: Any) -> Any:
     env = kwargs.get("shape_env", args[1] if len(args) > 1 else None)
     if not isinstance(env, FreeShapeEnv):
         return _stock_meta_converter(self, *args, **kwargs)
-    with env.recording.off_the_record():
+    with env.recording.off_the_record(), env.making(args[0] if args else kwargs.get("t"), kwargs.get("source")):
         return _stock_meta_converter(self, *args, **kwargs)
 
 
@@ -241,9 +266,12 @@ def _check_function_manager(code: Any, graph: Any, *args: Any, **kwargs: Any) ->
         why = getattr(graph, "compile_subgraph_reason", None)
         if why is not None and why.graph_break:
             graph.shape_env.recording.graph_breaks.append(str(why.reason).splitlines()[0])
-        for info in graph.input_source_to_sizes_strides.values():
+        recording = graph.shape_env.recording
+        for source, info in graph.input_source_to_sizes_strides.items():
             if any(isinstance(n, torch.SymInt) for n in info["size"]):
                 info["stride"] = [None] * len(info["stride"])
+                if recording.oblivious.symbols and source.name in recording.let_in:
+                    info["size"] = [None] * len(info["size"])  # declared numbers, which the door has checked
     return _CheckFunctionManager(code, graph, *args, **kwargs)
 
 
@@ -286,17 +314,29 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
         record.opaque = True
     record.opaque = record.opaque or record.call is None or _is_higher_order(record.call)
     record.context = _ambient()
+    record.strides_show = not recording.loose_strides
     recording.begin_node(record)
     try:
         if node.op == "call_method" and node.target.endswith("_") and not node.target.endswith("__"):
             _refuse_overlap(args[0])
-        result = _general(env, record, lambda: _run_node(tracer, node, args, kwargs, nnmodule))
-        if record.decisions:
+        run = lambda: _run_node(tracer, node, args, kwargs, nnmodule)
+        try:
+            result = _general(env, record, run)
+        except Exception:
+            if not recording.oblivious.loosened:
+                raise
+            recording.oblivious.strict = True  # a view that these strides allow, and most do not
+            result = _general(env, record, run)
+        if recording.oblivious.choices:
+            recording.oblivious.settle_choices(shows=_choices_show(env, record, result, run))
+        record.loosened |= recording.oblivious.loosened and not recording.oblivious.strict
+        if record.decisions or record.loosened:
             _remember_result(record, result)
             recording.nodes.append(record)
         return result
     finally:
         recording.node = None
+        recording.oblivious.strict = recording.oblivious.loosened = False
 
 
 def _refuse_overlap(written: Any) -> None:
@@ -325,6 +365,11 @@ def _general(env: FreeShapeEnv, record: NodeRecord, run: Callable[[], Any]) -> A
             if recording.differing and error is None:
                 _remember_result(record, result)
                 holds = verify.differs(record, recording.hints) is None
+                if not holds and recording.loose_strides and not recording.exact:
+                    # Whether a copy in the place of a view shows is known at the end, and looked at again there.
+                    record.sharing_shows = False
+                    holds = record.loosened = verify.differs(record, recording.hints) is None
+                    record.sharing_shows = True
             if holds:
                 record.settle(recording.hints)
                 keep()
@@ -351,6 +396,25 @@ def _general(env: FreeShapeEnv, record: NodeRecord, run: Callable[[], Any]) -> A
         result = run()
     record.log = log.calls
     return result
+
+
+def _choices_show(env: FreeShapeEnv, record: NodeRecord, result: Any, run: Callable[[], Any]) -> bool:
+    """Whether a node is another one when what it asked about oblivious sizes is answered the other way round."""
+    oblivious, log = env.recording.oblivious, record.log
+    oblivious.otherwise = True
+    try:
+        with env.undo_unless_kept(), concrete.OpLog() as other:
+            again = run()
+        ours, theirs = concrete.snapshot(result), concrete.snapshot(again)
+    except Exception:
+        return True
+    finally:
+        oblivious.otherwise = False
+    metadata = lambda tree: [
+        dataclasses.replace(x, storage=0) if isinstance(x, concrete.TensorSnapshot) else x
+        for x in concrete.leaves(tree)
+    ]
+    return metadata(ours) != metadata(theirs) or other.calls != log
 
 
 def _remember_result(record: NodeRecord, result: Any) -> None:
@@ -406,6 +470,35 @@ def locate() -> tuple[str, str]:
     return "framework", framework
 
 
+def graph_break(text: str) -> Exception:
+    """What Dynamo takes for a branch that it cannot follow: it breaks the graph there."""
+    return dynamo_exc.UserError(dynamo_exc.UserErrorType.ANTI_PATTERN, text)
+
+
+def graph_numbers(graph: Any) -> list[tuple[int, str, Any]]:
+    """The numbers of a graph's inputs: the argument, how a number is reached from it, and its expression."""
+    found: list[tuple[int, str, Any]] = []
+    for index, node in enumerate(graph.graph.find_nodes(op="placeholder")):
+        value = node.meta.get("example_value")
+        if isinstance(value, torch.SymInt):
+            found.append((index, "", value.node._expr))
+        elif isinstance(value, torch.Tensor) and value.layout is torch.strided:
+            for attribute, numbers in (("shape", value.shape), ("stride()", value.stride())):
+                for i, number in enumerate(numbers):
+                    if isinstance(number, torch.SymInt):
+                        found.append((index, f".{attribute}[{i}]", number.node._expr))
+    return found
+
+
+def user_line() -> str | None:
+    """The line of the user's that is being traced."""
+    with contextlib.suppress(Exception):
+        stack = TracingContext.extract_stack()
+        if stack:
+            return f"{stack[-1].filename}:{stack[-1].lineno}"
+    return None
+
+
 # Files that only hand a question on.
 _PASSING_ON = ("symbolic_shapes.py", "sym_node.py", "torch/__init__.py")
 
@@ -457,7 +550,8 @@ def input_sources(graph: Any) -> list[str]:
     return [a.source.name if a is not None and a.source is not None else "" for a in given]
 
 
-def is_inductor(backend: Any) -> bool:
+def generates_code(backend: Any) -> bool:
+    """Whether a backend of `inner_backend`'s is Inductor."""
     return isinstance(backend, torch._TorchCompileInductorWrapper)
 
 

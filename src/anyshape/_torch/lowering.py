@@ -3,19 +3,22 @@
 Owns where random numbers come from, and one repair: `SizeVarAllocator.evaluate_min` and `evaluate_max` pick one of
 two sizes by what they can prove, fail where they can prove nothing, and in between take a common divisor for the
 smaller one, which is wrong where a factor is 0 (sizevars.py says so itself, torch 2.13 and 2.15). The minimum itself
-is an expression like any other.
+is an expression like any other. And it hands on one fact that the C++ code would not use: divisibility.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
 import sympy
 import torch._inductor.config as inductor_config
+from torch._inductor.codegen.cpp import CppKernelProxy, LoopLevel
 from torch._inductor.sizevars import SizeVarAllocator
+from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import Max, Min
 
 from anyshape._torch.shape_env import FreeShapeEnv
@@ -39,6 +42,34 @@ def _choose(stock: Callable[..., Any], of: Any, smaller: bool) -> Callable[..., 
     return choose
 
 
+_stock_tile = getattr(LoopLevel, "tile", None)
+_stock_codegen_functions = getattr(CppKernelProxy, "codegen_functions", None)
+_arguments: contextvars.ContextVar[Any] = contextvars.ContextVar("the sizes a kernel is given", default=None)
+
+
+def _codegen_functions(self: Any, *args: Any, **kwargs: Any) -> Any:
+    token = _arguments.set(self.kernel_group.args.sizevars)
+    try:
+        assert _stock_codegen_functions is not None
+        return _stock_codegen_functions(self, *args, **kwargs)
+    finally:
+        _arguments.reset(token)
+
+
+def _tile(self: Any, factor: Any) -> Any:
+    """A loop whose length is known to be a multiple of the tile has no remainder (codegen/cpp.py always makes one)."""
+    assert _stock_tile is not None
+    loop = _stock_tile(self, factor)
+    sizes = V.graph.sizevars
+    if isinstance(sizes.shape_env, FreeShapeEnv):
+        # In a kernel sizes go by the names of its arguments.
+        own = {str(name): size for size, name in (_arguments.get() or {}).items()}
+        size = loop.size.xreplace({s: own[s.name] for s in loop.size.free_symbols if s.name in own})
+        if sizes.statically_known_multiple_of(size, factor):
+            loop.tiled_size = loop.size
+    return loop
+
+
 @contextlib.contextmanager
 def patches() -> Iterator[None]:
     """What Inductor does otherwise for a capture of anyshape's."""
@@ -47,5 +78,19 @@ def patches() -> Iterator[None]:
         inductor_config.patch(fallback_random=True),
         mock.patch.object(SizeVarAllocator, "evaluate_min", _choose(_stock_min, Min, True)),
         mock.patch.object(SizeVarAllocator, "evaluate_max", _choose(_stock_max, Max, False)),
+        _divisibility(),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _divisibility() -> Iterator[None]:
+    """Without the methods that are replaced here the code has its remainders, and is right."""
+    if _stock_tile is None or _stock_codegen_functions is None:
+        yield
+        return
+    with (
+        mock.patch.object(LoopLevel, "tile", _tile),
+        mock.patch.object(CppKernelProxy, "codegen_functions", _codegen_functions),
     ):
         yield

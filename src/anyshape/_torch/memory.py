@@ -32,7 +32,8 @@ _WRITES = {
 
 def mark_visible_sharing(graph: Any, recording: Recording) -> None:
     """Sharing between intermediates that are not written to and not given back is nobody's business."""
-    if any(_writes(n) for n in graph.graph.nodes):
+    recording.writes = any(_writes(n) for n in graph.graph.nodes)
+    if recording.writes:
         return
     inputs = _storages(n.meta.get("example_value") for n in graph.graph.nodes if n.op == "placeholder")
     given_back: set[int] = set()

@@ -13,6 +13,7 @@ import torch
 import torch._dynamo.external_utils as external_utils
 from torch._dynamo.eval_frame import OptimizedModule
 
+from anyshape.declaration import Declaration
 from anyshape.errors import refuse_deepcopy, refuse_pickle
 from anyshape.programs import Program
 
@@ -29,11 +30,21 @@ class CompiledModule(OptimizedModule):
         try:
             return super().__call__(*args, **kwargs)
         except self._anyshape_again:
-            return self(*args, **kwargs)
+            return CompiledModule.__call__(self, *args, **kwargs)
         except self._anyshape_eagerly as eagerly:
             result = self._orig_mod(*args, **kwargs)
             eagerly.say()  # type: ignore[attr-defined]
             return result
+
+    @property
+    def declaration(self) -> Declaration:
+        door = self._anyshape_engine.door
+        return door.declaration if door is not None else Declaration()
+
+    @property
+    def copies(self) -> dict[str, int]:
+        door = self._anyshape_engine.door
+        return dict(door.copies) if door is not None else {}
 
     @property
     def programs(self) -> tuple[Program, ...]:
@@ -54,6 +65,13 @@ class CompiledModule(OptimizedModule):
         raise refuse_deepcopy(type(self._orig_mod).__name__)
 
 
+class DeclaredModule(CompiledModule):
+    """A compiled module with a declaration: calls are checked at the door."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._anyshape_engine.door.call(super().__call__, args, kwargs)
+
+
 def is_module(value: Any) -> bool:
     return isinstance(value, torch.nn.Module)
 
@@ -68,7 +86,7 @@ def compiled(target: Any, engine: Any) -> CompiledModule:
 
     if not isinstance(target, OptimizedModule):  # TORCHDYNAMO_DISABLE and disable=True give the module itself
         return target  # type: ignore[no-any-return]
-    target.__class__ = CompiledModule
+    target.__class__ = CompiledModule if engine.door is None else DeclaredModule
     object.__setattr__(target, "_anyshape_engine", engine)
     object.__setattr__(target, "_anyshape_eagerly", RunEagerly)
     object.__setattr__(target, "_anyshape_again", RunAgain)

@@ -18,10 +18,26 @@ from torch._dynamo.variables.tensor import TensorVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch._dynamo.variables.user_defined import UserDefinedClassVariable
 
+from anyshape._torch.shape_env import FreeShapeEnv
+
+
+def concerns_oblivious(args: Any) -> bool:
+    """Whether a call is about a tensor with a size that may not be asked about."""
+    for value in args:
+        fake = value.proxy.node.meta.get("example_value") if isinstance(value, TensorVariable) else None
+        for size in getattr(fake, "shape", ()):
+            env = size.node.shape_env if isinstance(size, torch.SymInt) else None
+            if isinstance(env, FreeShapeEnv) and env.recording.oblivious.concerns(size.node.expr):
+                return True
+    return False
+
 
 @contextlib.contextmanager
-def patches(rules: dict[Any, Any]) -> Iterator[None]:
-    """Calls of the functions in `rules`, and of the tensor methods of the same name, are traced as their rule."""
+def patches(rules: dict[Any, Any], *, when: Callable[[Any], bool] = lambda args: True) -> Iterator[None]:
+    """Calls of the functions in `rules`, and of the tensor methods of the same name, are traced as their rule.
+
+    `when` is asked about the arguments of a call; where it says no, the call is traced as ever.
+    """
     codes = {rule.__code__ for rule in rules.values()}
     functions = dict(rules)
     methods = {
@@ -39,7 +55,7 @@ def patches(rules: dict[Any, Any]) -> Iterator[None]:
 
         def call(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
             rule = functions.get(self.value) if _hashable(self.value) else None
-            if rule is None or "out" in kwargs or inside_a_rule(tx):
+            if rule is None or "out" in kwargs or inside_a_rule(tx) or not when(args):
                 return call_function(self, tx, args, kwargs)
             return SourcelessBuilder.create(tx, rule).call_function(tx, list(args), dict(kwargs))
 
@@ -47,7 +63,7 @@ def patches(rules: dict[Any, Any]) -> Iterator[None]:
 
     def by_rule_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         rule = methods.get(name)
-        if rule is None or inside_a_rule(tx):
+        if rule is None or inside_a_rule(tx) or not when([self, *args]):
             return call_method(self, tx, name, args, kwargs)
         return SourcelessBuilder.create(tx, rule).call_function(tx, [self, *args], dict(kwargs))
 

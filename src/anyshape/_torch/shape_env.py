@@ -23,9 +23,13 @@ from torch.fx.experimental.symbolic_shapes import (
     ShapeGuard,
     _ShapeGuardsHelper,
 )
+from torch.utils._sympy.functions import FloorDiv, Mod
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from anyshape._torch import marks
+from anyshape.declaration import Dim
+from anyshape.declared import TensorPolicy
 from anyshape.recording import InputRecord, Recording
 
 # State of a ShapeEnv that learning a fact changes; saved and put back when a node is traced a second time.
@@ -45,8 +49,10 @@ class FreeShapeEnv(ShapeEnv):
         self._settled_cache: dict[sympy.Basic, sympy.Basic | None] = {}
         self._settled_version = -1
         settings.update(specialize_zero_one=False, duck_shape=False)
+        self._making: tuple[str, Any] | None = None  # the input that is made fake now: its source and the tensor
         super().__init__(**settings)
         recording.env = self
+        recording.declared.divides_with(floor_div=FloorDiv, mod=Mod)
 
     # -- inputs ------------------------------------------------------------------------------------------------
 
@@ -74,25 +80,68 @@ class FreeShapeEnv(ShapeEnv):
                 symbolic_context=symbolic_context,
                 **rest,
             )
-        if all(d is DimDynamic.STATIC for d in dynamic) and len(dynamic) > 0:
+        static = [d is DimDynamic.STATIC for d in dynamic]
+        policy = self._policy(source, dynamic, ex_size)
+        if policy is not None:
+            static = [d.value is not None or (s and d.kind == "any") for d, s in zip(policy.dims, static, strict=True)]
+        if all(static) and len(dynamic) > 0:
             return tuple(ex_size), tuple(ex_stride), ex_storage_offset
 
-        def free(kind: TensorProperty, index: int | None, actual: int) -> sympy.Symbol:
-            return self._free_symbol(TensorPropertySource(source, kind, index), actual, symbolic_context)
+        def free(kind: TensorProperty, index: int | None, actual: int, dim: Dim | None = None) -> sympy.Symbol:
+            return self._free_symbol(TensorPropertySource(source, kind, index), actual, symbolic_context, dim)
 
-        static = [d is DimDynamic.STATIC for d in dynamic]
+        dims = policy.dims if policy is not None else (None,) * len(dynamic)
         sizes: list[sympy.Expr] = [
-            sympy.Integer(n) if static[i] else free(TensorProperty.SIZE, i, n) for i, n in enumerate(ex_size)
+            sympy.Integer(n) if static[i] else free(TensorProperty.SIZE, i, n, dims[i]) for i, n in enumerate(ex_size)
         ]
-        strides = self.recording.layout(
-            ex_size, ex_stride, sizes, lambda i: free(TensorProperty.STRIDE, i, ex_stride[i])
-        )
+        if policy is not None and policy.layout == "any":
+            strides = [free(TensorProperty.STRIDE, i, n) for i, n in enumerate(ex_stride)]
+            self.recording.loose_strides.update(strides)
+            if any(d.oblivious for d in policy.dims):
+                self.recording.oblivious.symbols.update(strides)
+        else:
+            strides = self.recording.layout(
+                ex_size, ex_stride, sizes, lambda i: free(TensorProperty.STRIDE, i, ex_stride[i])
+            )
         offset = free(TensorProperty.STORAGE_OFFSET, None, ex_storage_offset)
+        if policy is not None:
+            for fact in self.recording.declared.bind(policy, sizes):
+                self.recording.know(fact.expr, at_the_door=fact.at_the_door and self.recording.top)
         node = lambda expr: self.create_symintnode(expr, hint=int(expr.xreplace(self.backed_var_to_val)))
         return tuple(map(node, sizes)), tuple(map(node, strides)), node(offset)
 
-    def _free_symbol(self, source: Any, actual: int, context: Any) -> sympy.Symbol:
-        hint = self.recording.hint_for(source, actual)
+    @contextlib.contextmanager
+    def making(self, tensor: Any, source: Any) -> Iterator[None]:
+        """An input is made fake inside, and this is the tensor it is made from."""
+        before, self._making = self._making, (source.name, tensor) if source is not None else None
+        try:
+            yield
+        finally:
+            self._making = before
+
+    def _policy(self, source: Any, dynamic: Sequence[Any], sizes: Sequence[int]) -> TensorPolicy | None:
+        """What was declared of an input: by its path, by marks on it, or for all of them."""
+        if self._making is None or self._making[0] != source.name:
+            return None  # what a view is a view of
+        tensor = self._making[1]
+        declared = self.recording.declared
+        known = declared.policy(tensor, len(sizes))
+        if known is not None and self.recording.top:
+            self.recording.let_in.add(source.name)
+        return marks.policy(
+            tensor,
+            source.name,
+            known,
+            fixed=[d is DimDynamic.STATIC for d in dynamic],
+            unbacked=[d is DimDynamic.UNBACKED for d in dynamic],
+            layout=declared.layout,
+            oblivious=declared.declaration.semantics == "oblivious",
+        )
+
+    def _free_symbol(self, source: Any, actual: int, context: Any, dim: Dim | None = None) -> sympy.Symbol:
+        oblivious = dim is not None and dim.oblivious
+        wanted = None if dim is None else self.recording.declared.hint(dim)
+        hint = self.recording.hint_for(source, actual, declared=wanted, oblivious=oblivious)
         symbol = super().create_symbol(
             hint,
             source,
@@ -104,6 +153,8 @@ class FreeShapeEnv(ShapeEnv):
         )
         self.var_to_range[symbol] = _FROM_ZERO
         self.recording.add_symbol(symbol, source, actual=actual, hint=hint)
+        if oblivious:
+            self.recording.oblivious.symbols.add(symbol)
         return symbol
 
     def create_unspecified_symbol(
@@ -132,7 +183,9 @@ class FreeShapeEnv(ShapeEnv):
             return known
         general = None if fallback_value is None else sympy.sympify(bool(fallback_value))
         if self._suppress_guards_tls():
-            return general if general is not None else self.recording.truth(orig_expr)
+            # AOTAutograd asks so whether strides differ from those that Inductor chose, told for the hints.
+            for_hints = general is None or self.recording.phase != "trace"
+            return self.recording.truth(orig_expr) if for_hints else general
         return self.recording.answer(orig_expr, general)
 
     def guard_or_defer_runtime_assert(self, orig_expr: Any, msg: str, fx_node: Any = None) -> bool:
@@ -142,6 +195,11 @@ class FreeShapeEnv(ShapeEnv):
         if known is not None:
             return bool(known)
         return self.recording.require(orig_expr)
+
+    def evaluate_guards_expression(self, code: str, args: Sequence[object]) -> bool:
+        """Inductor's cache asks whether an entry made under these facts may be used: if so, they are relied on."""
+        with self.recording.relying():
+            return bool(super().evaluate_guards_expression(code, args))
 
     def settled(self, expr: sympy.Basic) -> sympy.Basic | None:
         """The value of `expr` that follows from what is known, with no assumption about 0 and 1; else None."""
@@ -158,6 +216,9 @@ class FreeShapeEnv(ShapeEnv):
             ranges = {s: self.var_to_range[s] for s in expr.free_symbols if s in self.var_to_range}
             with contextlib.suppress(ZeroDivisionError):  # `n // 0` has no value: not settled
                 value = self._by_cases(expr, ranges)
+        if value is None and self.recording.declared.invariants and isinstance(expr, sympy.logic.boolalg.Boolean):
+            implied = self.recording.implied(self.simplify(expr))
+            value = None if implied is None else sympy.sympify(implied)
         self._settled_cache[key] = value
         return value
 
@@ -202,6 +263,26 @@ class FreeShapeEnv(ShapeEnv):
         self._update_version_counter()
 
     @contextlib.contextmanager
+    def planned(self) -> Iterator[None]:
+        """The backend plans for the hints that were declared."""
+        planned = self.recording.declared.planned()
+        before = {s: self.backed_var_to_val[s] for s in planned if s in self.backed_var_to_val}
+        self.backed_var_to_val.update({s: sympy.Integer(planned[s]) for s in before})
+        try:
+            yield
+        finally:
+            self.backed_var_to_val.update(before)
+
+    def evaluate_symexpr(self, code: str) -> Any:
+        """A number for the hints of the capture, also while code is planned for others."""
+        planned = dict(self.backed_var_to_val)
+        self.backed_var_to_val.update({s: h for s, h in self.recording.hints.items() if s in planned})
+        try:
+            return super().evaluate_symexpr(code)
+        finally:
+            self.backed_var_to_val.update(planned)
+
+    @contextlib.contextmanager
     def undo_unless_kept(self) -> Iterator[Callable[[], None]]:
         """Facts learnt inside are forgotten, unless the function yielded here is called."""
         saved = {name: getattr(self, name).copy() for name in _LEARNT}
@@ -234,17 +315,20 @@ class FreeShapeEnv(ShapeEnv):
         inputs = []
         for value, source in zip(placeholders, sources, strict=True):
             record = self._input_record(value, source, source_ref)
-            if record is not None:
+            if record is not None and not (_is_base(source) and self._is_never_asked(record)):
                 inputs.append(record)
         call = self.recording.finish(inputs)
         exprs = [call] if call else []
         exprs += [f"{APART}({source_ref(a)}, {source_ref(b)})" for a, b in self.recording.apart]
         return [_ShapeGuardsHelper(list(exprs)) for _ in langs]
 
-    def evaluate_guards_expression(self, code: str, args: Sequence[object]) -> bool:
-        """Inductor's cache has code for these sizes: what that code was made under holds from here on."""
-        with self.recording.truthful():
-            return bool(super().evaluate_guards_expression(code, args))
+    def _is_never_asked(self, record: InputRecord) -> bool:
+        """Whether no question was about these sizes: a view's base need not even be there then."""
+        recording = self.recording
+        asked = [a.expr for a in (*recording.predicates.values(), *recording.requirements.values())]
+        asked += [e for n in recording.nodes for e in n.decisions] + list(recording.aot_decisions)
+        own = set().union(*(e.free_symbols for e in (*record.sizes, *record.strides)))
+        return all(own.isdisjoint(e.free_symbols) for e in asked)
 
     def _input_record(self, value: Any, source: Any, source_ref: Any) -> InputRecord | None:
         if isinstance(value, (torch.SymInt, torch.SymFloat)):
@@ -255,6 +339,10 @@ class FreeShapeEnv(ShapeEnv):
         if all(s.is_number for s in sizes):
             return None
         return InputRecord("tensor", source_ref(source), sizes, strides)
+
+
+def _is_base(source: Any) -> bool:
+    return getattr(source, "member", None) == "_base"
 
 
 def _own_expr(number: Any) -> sympy.Expr:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anyshape.ops import attention, comparison, fourier, indexing, reduction
+from anyshape.ops import attention, comparison, fourier, indexing, reduction, squeezing
 
 RULES: dict[Any, Callable[..., Any]] = {
     **attention.RULES,
@@ -19,4 +19,7 @@ RULES: dict[Any, Callable[..., Any]] = {
     **reduction.RULES,
 }
 
-__all__ = ["RULES"]
+# For calls about sizes that may not be asked about.
+OBLIVIOUS_RULES: dict[Any, Callable[..., Any]] = dict(squeezing.RULES)
+
+__all__ = ["OBLIVIOUS_RULES", "RULES"]

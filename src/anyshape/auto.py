@@ -1,0 +1,14 @@
+"""`import anyshape.auto` turns on what `anyshape.toml` declares.
+
+The file is the one named by `ANYSHAPE_SPEC`, or the nearest `anyshape.toml` from the working directory up.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from anyshape import hooks, spec_file
+
+hook = hooks.install()
+if hook is None:
+    warnings.warn(f"no {spec_file.FILE_NAME} was found, and {spec_file.VARIABLE} is not set", stacklevel=2)

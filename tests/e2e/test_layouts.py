@@ -1,0 +1,155 @@
+"""Layout policies: what a program does with strides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import anyshape
+
+
+def five(n: int, m: int) -> Iterator[torch.Tensor]:
+    """The same values in five layouts."""
+    row = torch.randn(1, m)
+    values = row.expand(n, m).contiguous()
+    yield values
+    yield values.t().contiguous().t()
+    room = torch.zeros(n, 2 * m + 3)
+    room[:, 1 : 2 * m + 1 : 2] = values
+    yield room[:, 1 : 2 * m + 1 : 2]
+    yield row.expand(n, m)
+    yield torch.cat([torch.zeros(7), values.flatten()])[7:].view(n, m)
+
+
+FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "pointwise": lambda x: torch.sin(x) * 2 + x,
+    "softmax": lambda x: x.softmax(-1),
+    "matmul": lambda x: x @ x.t(),
+    "reshape of a result": lambda x: (x + 1).reshape(-1) * 2,
+    "reshape of the input": lambda x: x.reshape(-1) * 2,
+    "cat": lambda x: torch.cat([x, x * 2], 1),
+    "layer_norm": lambda x: F.layer_norm(x, (x.shape[1],)),
+    "view": lambda x: x.t()[1:],
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_any_layout_has_one_program(name: str) -> None:
+    fn = FUNCTIONS[name]
+    f = anyshape.compile(fn, layout="any", backend="aot_eager")
+    for n, m in ((6, 8), (3, 5), (1, 4), (0, 4), (7, 1)):
+        for x in five(n, m):
+            torch.testing.assert_close(f(x), fn(x), check_stride=False)
+    assert [p.behaviour for p in f.programs] == ["every size"] and not f.fallbacks
+
+
+def test_any_layout_under_inductor_reads_contiguous_inputs_as_such() -> None:
+    fn = FUNCTIONS["pointwise"]
+    f = anyshape.compile(fn, layout="any")
+    for x in (*five(6, 8), *five(3, 40), *five(1, 4)):
+        torch.testing.assert_close(f(x), fn(x), check_stride=False)
+    (program,) = f.programs
+    (variant,) = program.variants
+    assert variant.text == "contiguous inputs" and 0 < variant.calls < program.calls
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_writes_reach_the_input_in_any_layout(backend: str) -> None:
+    fn = lambda x: x.add_(1)
+    f = anyshape.compile(fn, layout="any", backend=backend)
+    room = torch.zeros(4, 11)
+    for x in (torch.zeros(4, 3), torch.zeros(3, 4).t(), room[:, 1:7:2]):
+        assert torch.equal(f(x), x) and torch.equal(x, torch.ones_like(x))
+    assert room.sum() == 12 and len(f.programs) == 1
+
+
+def test_a_reshape_that_is_given_back_is_a_view_where_eager_has_one() -> None:
+    fn = lambda x: x.reshape(-1)
+    f = anyshape.compile(fn, layout="any", backend="aot_eager")
+    for x in (torch.randn(3, 4), torch.randn(4, 3).t(), torch.randn(3, 9)[:, ::2], torch.randn(7, 9)[:, 2:3]):
+        ours, theirs = f(x), fn(x)
+        torch.testing.assert_close(ours, theirs)
+        assert (ours.data_ptr() == x.data_ptr()) == (theirs.data_ptr() == x.data_ptr())
+
+
+def test_gradients_in_any_layout() -> None:
+    fn = lambda x: (x.exp() @ x.t()).sum(1)
+    f = anyshape.compile(fn, layout="any", backend="aot_eager")
+    for x in five(4, 3):
+        a, b = x.detach().requires_grad_(), x.detach().requires_grad_()
+        f(a).sum().backward()
+        fn(b).sum().backward()
+        torch.testing.assert_close(a.grad, b.grad)
+    assert len(f.programs) == 1
+
+
+@pytest.mark.parametrize("words", [{}, {"layout": "any"}, {"semantics": "oblivious"}])
+def test_storage_offsets_never_recompile(words: dict[str, str]) -> None:
+    fn = lambda x: x[1:] * 2
+    f = anyshape.compile(fn, backend="aot_eager", **words)
+    for x in (torch.randn(10)[3:], torch.randn(7), torch.randn(20)[5:], torch.randn(2, 20)[1], torch.randn(8)):
+        torch.testing.assert_close(f(x), fn(x))
+    assert len(f.programs) == 1
+
+
+def test_an_offset_that_came_later_is_seen_in_views() -> None:
+    fn = lambda x: x.t()[1:]
+    f = anyshape.compile(fn, backend="aot_eager")
+    for x in (torch.randn(4, 6), torch.randn(31)[7:].view(4, 6)):
+        assert torch.equal(f(x), fn(x)) and f(x).data_ptr() == fn(x).data_ptr()
+
+
+@pytest.mark.parametrize("layout", ["contiguous", {"x": "contiguous"}])
+def test_contiguous_inputs_are_made_and_counted(layout: str | dict[str, str]) -> None:
+    fn = lambda x: x.mul_(2)
+    f = anyshape.compile(fn, shapes={"x": "n m"}, layout=layout, backend="aot_eager")
+    given = [torch.ones(3, 4), torch.ones(4, 3).t(), torch.ones(3, 9)[:, ::2]]
+    for x in given:
+        assert torch.equal(f(x), torch.full_like(x, 2)) and torch.equal(x, torch.full_like(x, 2))
+    assert len(f.programs) == 1 and sum(f.copies.values()) == 2
+
+
+def test_contiguous_reaches_into_containers() -> None:
+    fn = lambda batch: batch["x"].sum(0) + batch["y"][0]
+    f = anyshape.compile(fn, layout="contiguous", backend="eager")
+    batch = {"x": torch.randn(3, 4).t(), "y": [torch.randn(3)]}
+    torch.testing.assert_close(f(batch), fn(batch))
+    assert sum(f.copies.values()) == 1
+
+
+def test_dense_has_a_program_for_each_permutation_and_refuses_gaps() -> None:
+    fn = lambda x: x + 1
+    f = anyshape.compile(fn, shapes={"x": "a b c"}, layout="dense", backend="aot_eager")
+    for x in (torch.randn(2, 3, 4), torch.randn(5, 6, 7), torch.randn(3, 2, 4).permute(1, 0, 2)):
+        torch.testing.assert_close(f(x), fn(x))
+    assert len(f.programs) == 2
+    with pytest.raises(anyshape.InvariantError, match="x has gaps, and dense is declared") as caught:
+        f(torch.randn(2, 3, 9)[..., ::2])
+    assert caught.value.code == "AS022"
+
+
+def test_example_is_the_layout_first_seen() -> None:
+    fn = lambda x: x + 1
+    f = anyshape.compile(fn, layout={"x": "example"}, backend="aot_eager")
+    image = lambda n: torch.randn(n, 3, 4, 4).to(memory_format=torch.channels_last)
+    for n in (2, 5, 1):
+        torch.testing.assert_close(f(image(n)), fn(image(n)) * 0 + f(image(n)), rtol=1e9, atol=1e9)
+        assert f(image(n)).is_contiguous(memory_format=torch.channels_last)
+    with pytest.raises(anyshape.InvariantError, match="x is not laid out as first seen") as caught:
+        f(torch.randn(2, 3, 4, 4))
+    assert caught.value.code == "AS022" and len(f.programs) == 1
+
+
+@pytest.mark.parametrize("words", [{}, {"shapes": {"x": "n m", "w": "m k"}, "hints": {"n": 512}}, {"layout": "any"}])
+def test_what_is_saved_for_the_backward_has_strides_of_any_width(words: dict[str, object]) -> None:
+    """The strides of a saved activation follow its sizes, not those of the first call or of a hint."""
+    fn = lambda x, w: F.gelu(x @ w).sum(1)
+    f = anyshape.compile(fn, **words)
+    for n, k in ((4, 6), (7, 9), (50, 8)):
+        x, w = torch.randn(n, 3, requires_grad=True), torch.randn(3, k, requires_grad=True)
+        ours = torch.autograd.grad(f(x, w).sum(), (x, w))
+        torch.testing.assert_close(ours, torch.autograd.grad(fn(x, w).sum(), (x, w)), rtol=1e-4, atol=1e-4)
+    assert len(f.programs) == 1
