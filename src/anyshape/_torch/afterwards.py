@@ -1,8 +1,8 @@
 """Calls that are made after the graph.
 
 Owns the calls whose number of results follows a free size (`x.unbind()`, `x.split(2)`) and that a function ends with.
-A graph has a fixed number of outputs, so as a part of it such a call would cost a program a size. Nothing follows it, so
-it is left out of the graph: the compiled frame makes the call itself, on what the graph gave, and returns what it gives.
+A graph has a fixed number of outputs, so as a part of it such a call would cost a program a size. Nothing follows it,
+so it is left out of the graph: the compiled frame makes the call itself, on what the graph gave.
 """
 
 from __future__ import annotations
