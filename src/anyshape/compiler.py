@@ -20,7 +20,7 @@ from anyshape.declaration.options import read_word
 from anyshape.door import Door
 from anyshape.engine import Engine, RunAgain, RunEagerly, observers
 from anyshape.errors import NotCompilableError, refuse_deepcopy, refuse_pickle
-from anyshape.programs import Program
+from anyshape.programs import Program, Variant
 
 __all__ = ["CompiledFunction", "DeclaredFunction", "compile", "observers", "warm_up"]
 
@@ -67,6 +67,15 @@ class CompiledFunction:
     def fallbacks(self) -> dict[str, int]:
         """How often a call ran eagerly, by reason."""
         return dict(self._engine.fallbacks)
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """Code for sizes that are hot, of all programs."""
+        return tuple(v for p in self.programs for v in p.variants)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until no variant is being made; False if that takes longer than `timeout` seconds."""
+        return self._engine.wait(timeout)
 
     def __repr__(self) -> str:
         return f"<anyshape-compiled {self._name}>"
@@ -116,7 +125,8 @@ def compile(
     Drop-in for `torch.compile`; also a decorator, with or without arguments. `backend`, `mode`, `options`,
     `fullgraph` and `disable` are passed on. `shapes` and the options after it declare what is known of sizes and
     layouts (see the reference); `on_branch` says what becomes of your own branch on a size under oblivious semantics:
-    "error", or "break" for a graph break. `specialize` is checked and kept.
+    "error", or "break" for a graph break. `specialize` says which sizes get code of their own, made in the background:
+    those that are "hot", those that a clause names (`["batch == 1"]`), or "never" any.
     """
     if fn is None:
         given = dict(locals())
@@ -144,6 +154,7 @@ def compile(
         own_backend=not isinstance(backend, str),
         door=door,
         on_branch=read_word("on_branch", on_branch, ("error", "break")),
+        specialize=_specialize(door, mode, options),
     )
     target = capture.install(fn, engine.compile_graph, fullgraph=fullgraph, capture=engine.capture, disable=disable)
     if modules.is_module(fn):
@@ -151,6 +162,13 @@ def compile(
         return modules.compiled(target, engine)
     engine.starts_at(getattr(inspect.unwrap(fn), "__code__", None), getattr(fn, "__qualname__", repr(fn)))
     return CompiledFunction(fn, target, engine) if door is None else DeclaredFunction(fn, target, engine, door)
+
+
+def _specialize(door: Door | None, mode: str | None, options: dict[str, Any] | None) -> Any:
+    """What was declared; with CUDA graphs or autotuning the backend already makes code for each size itself."""
+    if mode not in (None, "default") or options:
+        return "never"
+    return "hot" if door is None else door.declaration.specialize
 
 
 _UNDECLARED = {"semantics": "eager", "on_new_behavior": "compile"}

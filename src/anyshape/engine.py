@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from anyshape import assertions, ops, solver
-from anyshape._torch import afterwards, aliases, capture, loose_strides, memory, raised
+from anyshape._torch import afterwards, aliases, capture, loose_strides, memory, raised, specialise
 from anyshape.declaration import Declaration
+from anyshape.declaration.expression import Clause
 from anyshape.declared import Declared
 from anyshape.dispatch import Admission, holds
 from anyshape.door import Door
@@ -27,6 +28,7 @@ from anyshape.errors import FallbackWarning, NewBehaviourError
 from anyshape.oblivious import Refused
 from anyshape.programs import OutCall, Predicate, Program, Variant
 from anyshape.recording import STAND_INS, Answer, InputRecord, Recording, describe_source
+from anyshape.tiers import WORKER, Tiers
 
 # Called with each program when it has been compiled: for tests and the doctor.
 observers: list[Callable[[Program], None]] = []
@@ -65,6 +67,7 @@ class LiveProgram:
         self.compile_seconds = 0.0
         self.code: weakref.ref[types.CodeType] | None = None
         self.origin: types.CodeType | None = None  # what it was captured from
+        self.tiers: Tiers | None = None
         self.contiguous: Variant | None = None
         self.contiguous_calls = 0
 
@@ -78,17 +81,22 @@ class LiveProgram:
             predicates=tuple(self._predicate(a) for a in self.recording.predicates.values()),
             requirements=tuple(self.recording.text(a.fact) for a in self.recording.requirements.values()),
             classes=self.admission.classes,
-            variants=()
-            if self.contiguous is None
-            else (dataclasses.replace(self.contiguous, calls=self.contiguous_calls),),
+            variants=self._variants(),
             calls=self.calls,
             capture_seconds=self.capture_seconds,
             compile_seconds=self.compile_seconds,
             verify_seconds=self.admission.verify_seconds,
             graph_breaks=tuple(self.recording.graph_breaks),
             out_calls=tuple(self._out_calls()),
+            dropped=tuple(self.tiers.dropped) if self.tiers is not None else (),
             assertions=tuple(self.recording.text(fact) for fact in self.recording.oblivious.assertions),
         )
+
+    def _variants(self) -> tuple[Variant, ...]:
+        hot = self.tiers.variants if self.tiers is not None else ()
+        if self.contiguous is None:
+            return hot
+        return (dataclasses.replace(self.contiguous, calls=self.contiguous_calls), *hot)
 
     def _out_calls(self) -> Iterator[OutCall]:
         for op, source, where in self.recording.out_calls:
@@ -110,8 +118,16 @@ class Engine:
     """The programs of one compiled callable."""
 
     def __init__(
-        self, backend: Any, *, fullgraph: bool, own_backend: bool, door: Door | None = None, on_branch: str = "error"
+        self,
+        backend: Any,
+        *,
+        fullgraph: bool,
+        own_backend: bool,
+        door: Door | None = None,
+        on_branch: str = "error",
+        specialize: tuple[Clause, ...] | str = "hot",
     ) -> None:
+        self._specialize = specialize
         self._backend = backend
         self.door = door
         self.warming = 0  # while it is above 0, new behaviours are compiled whatever was declared
@@ -278,8 +294,11 @@ class Engine:
         restore = aliases.restorer(graph)
         numbers = capture.graph_numbers(graph) if recording.oblivious.symbols else []
         out_of_bounds = raised.out_of_bounds(graph)
+        master = specialise.Master.of(graph) if self._has_variants(recording) else None
         compiled = self._compile_for_layouts(program, graph, inputs)
         program.compile_seconds = time.perf_counter() - began
+        if master is not None:
+            compiled = program.tiers = self._tiers(program, master, compiled)
         check = assertions.checker(recording, numbers) if numbers else None
 
         def run(*args: Any) -> Any:
@@ -293,6 +312,35 @@ class Engine:
         if restore is not None:
             compiled = restore(compiled)
         return run
+
+    def _has_variants(self, recording: Recording) -> bool:
+        plain = not recording.oblivious.symbols and not recording.loose_strides
+        return plain and self._specialize != "never" and capture.generates_code(self._backend)
+
+    def _tiers(self, program: LiveProgram, master: specialise.Master, general: Callable[..., Any]) -> Tiers:
+        recording, places = program.recording, master.places()
+        texts = {recording.text(symbol): at for symbol, at in places.items()}
+        names = {n: places[s] for s, n in recording.declared.names.items() if s in places}
+        clauses = self._specialize if not isinstance(self._specialize, str) else ()
+        known = [c for c in clauses if set(c.names) <= names.keys()]
+
+        def wanted(key: Any) -> bool:
+            values = {name: key[at] for name, at in names.items()}
+            return any(clause.holds(values) for clause in known)
+
+        return Tiers(
+            general,
+            make=functools.partial(master.job, self._backend),
+            key=master.key(),
+            text=lambda key: " and ".join(f"{text} == {key[at]}" for text, at in texts.items()),
+            clock=specialise.clock(master.device),
+            compile_seconds=lambda: program.compile_seconds,
+            wanted=wanted if clauses else None,
+        )
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until no variant is being made."""
+        return WORKER.wait([p.tiers for p in self._programs if p.tiers is not None], timeout)
 
     def _compile_for_layouts(self, program: LiveProgram, graph: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
         """The graph compiled; where strides may be any, once more for contiguous inputs, which are read far faster."""

@@ -64,6 +64,7 @@ class Program:
     verify_seconds: float
     graph_breaks: tuple[str, ...]
     out_calls: tuple[OutCall, ...] = ()
+    dropped: tuple[str, ...] = ()  # variants that were given up, and why
     assertions: tuple[str, ...] = ()  # what it asserts of each call, under oblivious semantics
 
     @property

@@ -14,7 +14,7 @@ MODULES = sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.py"))
 # From the ground up. A module imports from its own layer and from those before it; a folder stands for what is in it.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("_version", "errors", "programs"),
-    ("declaration", "solver", "explain"),
+    ("declaration", "solver", "explain", "tiers"),
     ("spec_file", "declared", "oblivious"),
     ("door",),
     ("recording", "ops"),
@@ -36,6 +36,7 @@ WITHOUT_TORCH = (
     "errors",
     "programs",
     "explain",
+    "tiers",
     "declaration",
     "solver",
     "spec_file",

@@ -15,7 +15,7 @@ from torch._dynamo.eval_frame import OptimizedModule
 
 from anyshape.declaration import Declaration
 from anyshape.errors import refuse_deepcopy, refuse_pickle
-from anyshape.programs import Program
+from anyshape.programs import Program, Variant
 
 
 class CompiledModule(OptimizedModule):
@@ -53,6 +53,13 @@ class CompiledModule(OptimizedModule):
     @property
     def fallbacks(self) -> dict[str, int]:
         return dict(self._anyshape_engine.fallbacks)
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        return tuple(v for p in self.programs for v in p.variants)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return bool(self._anyshape_engine.wait(timeout))
 
     @property
     def _engine(self) -> Any:

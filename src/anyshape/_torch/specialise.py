@@ -1,0 +1,199 @@
+"""Code for exact sizes from a graph that was captured for all.
+
+Owns how a captured graph gets constants in the place of its free sizes and is compiled once more, without a second
+capture, forward and backward; and how calls are timed on a device that runs behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from unittest import mock
+
+import torch
+import torch._dynamo.convert_frame as convert_frame
+import torch._functorch._aot_autograd.graph_compile as graph_compile
+import torch._functorch.config as functorch_config
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from anyshape._torch import direct_writes, lowering
+
+
+@dataclasses.dataclass(frozen=True)
+class Master:
+    """A captured graph as it was before a backend took it, and the state that it was captured in."""
+
+    graph: Any
+    placeholders: tuple[Any, ...]  # what each input was, with its free sizes
+    grad: bool
+    inference: bool
+    autocast: tuple[tuple[str, Any], ...]
+
+    @classmethod
+    def of(cls, graph: Any) -> Master | None:
+        """None where a graph has nothing to specialise, or something that cannot be compiled on its own."""
+        values = tuple(n.meta.get("example_value") for n in graph.graph.nodes if n.op == "placeholder")
+        if not any(_is_free(v) for v in values) or not all(_is_plain(v) for v in values):
+            return None
+        return cls(
+            torch.fx.GraphModule(graph, copy.deepcopy(graph.graph)),
+            values,
+            torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(),
+            tuple((d, torch.get_autocast_dtype(d)) for d in ("cpu", "cuda") if torch.is_autocast_enabled(d)),
+        )
+
+    @property
+    def device(self) -> str:
+        devices = {v.device.type for v in self.placeholders if isinstance(v, torch.Tensor)}
+        return "cuda" if "cuda" in devices else "cpu"
+
+    def key(self) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+        """Sizes and strides of the inputs that have free ones, and the numbers."""
+        parts = []
+        for i, value in enumerate(self.placeholders):
+            if isinstance(value, torch.Tensor) and _is_free(value):
+                parts.append(f"*a[{i}].shape, *a[{i}].stride()")
+            elif not isinstance(value, torch.Tensor):
+                parts.append(f"a[{i}]")
+        scope: dict[str, Any] = {}
+        exec(f"def key(a):\n    return ({''.join(p + ', ' for p in parts)})", scope)
+        return scope["key"]  # type: ignore[no-any-return]
+
+    def places(self) -> dict[Any, int]:
+        """Where each free size stands in a key."""
+        found: dict[Any, int] = {}
+        at = 0
+        for value in self.placeholders:
+            if isinstance(value, torch.Tensor) and _is_free(value):
+                for i, size in enumerate(value.shape):
+                    if isinstance(size, torch.SymInt):
+                        found.setdefault(size.node.expr, at + i)
+                at += 2 * value.dim()
+            elif not isinstance(value, torch.Tensor):
+                if isinstance(value, (torch.SymInt, torch.SymFloat)):
+                    found.setdefault(value.node.expr, at)
+                at += 1
+        return found
+
+    def job(self, backend: Any, args: Sequence[Any]) -> Callable[[], Callable[..., Any]]:
+        """What compiles the graph for inputs like `args`, of which nothing but sizes and strides is kept."""
+        seen = [(tuple(a.shape), a.stride()) if isinstance(a, torch.Tensor) else a for a in args]
+        return lambda: self._compile(backend, seen)
+
+    def _compile(self, backend: Any, seen: Sequence[Any]) -> Callable[..., Any]:
+        graph = torch.fx.GraphModule(self.graph, copy.deepcopy(self.graph.graph))
+        for node, value in zip(graph.graph.find_nodes(op="placeholder"), seen, strict=True):
+            if not isinstance(value, tuple):
+                _bake(node, value)
+        for node in graph.graph.nodes:
+            for name in ("example_value", "val"):
+                node.meta.pop(name, None)
+        graph.recompile()
+        with convert_frame.compile_lock, self._state(), _scope():
+            mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+            inputs = [self._input(mode, v, s) for v, s in zip(self.placeholders, seen, strict=True)]
+            return backend(graph, inputs)  # type: ignore[no-any-return]
+
+    def _input(self, mode: FakeTensorMode, value: Any, seen: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return seen
+        sizes, strides = seen
+        with mode, torch.no_grad():
+            made = torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+        return made.requires_grad_(value.requires_grad)
+
+    @contextlib.contextmanager
+    def _state(self) -> Iterator[None]:
+        """Grad mode and autocast belong to a thread: the one that compiles gets those of the one that captured."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.inference_mode(self.inference))
+            stack.enter_context(torch.set_grad_enabled(self.grad))
+            for device, dtype in self.autocast:
+                stack.enter_context(torch.autocast(device, dtype=dtype))
+            yield
+
+
+def _bake(placeholder: Any, value: Any) -> None:
+    for user in list(placeholder.users):
+        replace = lambda a: value if a is placeholder else a
+        user.args = torch.fx.node.map_arg(user.args, replace)
+        user.kwargs = torch.fx.node.map_arg(user.kwargs, replace)
+
+
+@contextlib.contextmanager
+def _scope() -> Iterator[None]:
+    """What holds of torch while a general program is compiled holds for its variants."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(direct_writes.patches())
+        stack.enter_context(lowering.patches())
+        stack.enter_context(functorch_config.patch(enable_autograd_cache=False))
+        if hasattr(functorch_config, "force_non_lazy_backward_lowering"):
+            stack.enter_context(functorch_config.patch(force_non_lazy_backward_lowering=True))
+        if hasattr(graph_compile, "collect_bw_donated_buffer_idxs"):
+            none = lambda *args, **kwargs: []
+            stack.enter_context(mock.patch.object(graph_compile, "collect_bw_donated_buffer_idxs", none))
+        yield
+
+
+def _is_free(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride()))
+    return isinstance(value, (torch.SymInt, torch.SymFloat))
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return type(value) in (FakeTensor, torch.nn.Parameter) and value.layout is torch.strided
+    return isinstance(value, (torch.SymInt, int))
+
+
+class WallClock:
+    """For devices that are done when a call returns."""
+
+    def __init__(self) -> None:
+        self._took: list[float] = []
+
+    def start(self) -> float:
+        return time.perf_counter()
+
+    def stop(self, started: float) -> None:
+        self._took.append(time.perf_counter() - started)
+
+    def median(self) -> float | None:
+        return statistics.median(self._took) if self._took else None
+
+
+class EventClock:
+    """For a GPU, which runs behind: its own time, read when it has got there."""
+
+    def __init__(self) -> None:
+        self._events: list[tuple[Any, Any]] = []
+
+    def start(self) -> Any:
+        if torch.cuda.is_current_stream_capturing():
+            return None
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def stop(self, started: Any) -> None:
+        if started is not None:
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            self._events.append((started, event))
+
+    def median(self) -> float | None:
+        if not self._events or not self._events[-1][1].query():
+            return None
+        return statistics.median(a.elapsed_time(b) / 1e3 for a, b in self._events)
+
+
+def clock(device: str) -> type[WallClock] | type[EventClock]:
+    return EventClock if device == "cuda" else WallClock

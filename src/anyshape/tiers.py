@@ -1,0 +1,248 @@
+"""Variants: faster code for sizes that are hot.
+
+Owns when a program gets one, how many it may have, and whether one stays. The general program serves from the first
+call; sizes on which it has spent as long as compiling it took get code of their own, made in the background from the
+same captured graph. A variant that cannot be made, or is no faster, is dropped, and its reason kept. How code is made
+from a graph, and what a clock is, is handed in: nothing here knows torch.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from anyshape.programs import Variant
+
+Key = tuple[Any, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """When a size is hot and what variants may cost."""
+
+    samples: int = 12  # calls that are timed before a variant is thought of, and of the variant before it stays
+    share: float = 1.0  # of the time that compiling the program took, spent on a size, makes it hot
+    calls: int = 2_000  # so do these many calls, however short
+    most: int = 8  # variants of a program
+    most_keys: int = 4_096  # sizes whose calls are counted
+    slower: float = 1.0  # a variant that takes this part of the general program's time, or more, is dropped
+
+
+class Clock(Protocol):
+    """Times calls without holding them up."""
+
+    def start(self) -> Any: ...
+
+    def stop(self, started: Any) -> None: ...
+
+    def median(self) -> float | None:
+        """Seconds a call, or None while the calls that were timed are under way."""
+
+
+class _Sizes:
+    """What is known of the calls with one key."""
+
+    __slots__ = ("calls", "clock", "general", "recent", "run", "seconds", "served", "state")
+
+    def __init__(self, clock: Clock | None) -> None:
+        self.state = "timed"  # timed | counted | compiling | tried | served | left
+        self.calls = 0
+        self.recent = 0  # calls of the variant since variants were last compared
+        self.served = 0  # and before
+        self.clock = clock
+        self.general: float | None = None  # seconds a call of the general program
+        self.run: Callable[..., Any] | None = None
+        self.seconds = 0.0  # that the variant took to make
+
+
+class Tiers:
+    """A general program and its variants. Called as the program is."""
+
+    def __init__(
+        self,
+        general: Callable[..., Any],
+        *,
+        make: Callable[[Sequence[Any]], Callable[[], Callable[..., Any]]],
+        key: Callable[[Sequence[Any]], Key],
+        text: Callable[[Key], str],
+        clock: Callable[[], Clock],
+        compile_seconds: Callable[[], float],
+        wanted: Callable[[Key], bool] | None = None,
+        policy: Policy | None = None,
+        worker: Worker | None = None,
+    ) -> None:
+        self._general = general
+        self._make = make
+        self._key = key
+        self._text = text
+        self._clock = clock
+        self._compile_seconds = compile_seconds
+        self._wanted = wanted  # sizes that a clause of `specialize` names; None: those that are hot
+        self.policy = policy or Policy()
+        self._worker = worker or WORKER
+        self._sizes: dict[Key, _Sizes] = {}
+        self._lock = threading.Lock()
+        self.dropped: collections.Counter[str] = collections.Counter()
+
+    def __call__(self, *args: Any) -> Any:
+        key = self._key(args)
+        sizes = self._sizes.get(key)
+        if sizes is None:
+            sizes = self._new(key)
+        run = sizes.run
+        if run is not None:
+            sizes.recent += 1
+            return run(*args) if sizes.state == "served" else self._try(key, sizes, run, args)
+        if sizes.state in ("compiling", "left"):
+            return self._general(*args)
+        return self._count(key, sizes, args)
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """Those that serve calls."""
+        served = [(k, s) for k, s in list(self._sizes.items()) if s.run is not None]
+        return tuple(Variant(self._text(k), s.served + s.recent, s.seconds) for k, s in served)
+
+    # -- the way of a size ---------------------------------------------------------------------------------------
+
+    def _new(self, key: Key) -> _Sizes:
+        with self._lock:
+            if len(self._sizes) >= self.policy.most_keys:
+                self._sizes = {k: s for k, s in self._sizes.items() if s.run is not None or s.state == "compiling"}
+            return self._sizes.setdefault(key, _Sizes(self._clock()))
+
+    def _count(self, key: Key, sizes: _Sizes, args: Sequence[Any]) -> Any:
+        sizes.calls += 1
+        if sizes.state == "counted":
+            if self._is_hot(key, sizes):
+                self._heat(key, sizes, args)
+            return self._general(*args)
+        clock = sizes.clock
+        assert clock is not None
+        started = clock.start()
+        result = self._general(*args)
+        clock.stop(started)
+        if sizes.calls >= self.policy.samples or self._wanted is not None:
+            sizes.state = "counted"
+        return result
+
+    def _is_hot(self, key: Key, sizes: _Sizes) -> bool:
+        if self._wanted is not None:
+            return self._wanted(key)
+        if sizes.general is None:
+            assert sizes.clock is not None
+            sizes.general = sizes.clock.median()
+            if sizes.general is None:
+                return False
+            sizes.clock = None
+        spent = sizes.calls * sizes.general
+        return spent >= self.policy.share * self._compile_seconds() or sizes.calls >= self.policy.calls
+
+    def _heat(self, key: Key, sizes: _Sizes, args: Sequence[Any]) -> None:
+        with self._lock:
+            if sizes.state != "counted" or not self._room_for(sizes):
+                return
+            sizes.state = "compiling"
+        job = self._make(args)  # looks at the inputs now, and keeps none of them
+
+        def work() -> None:
+            began = time.perf_counter()
+            try:
+                run = job()
+            except Exception as error:
+                self._drop(key, sizes, f"could not be compiled: {type(error).__name__}: {str(error)[:200]}")
+                return
+            sizes.seconds = time.perf_counter() - began
+            sizes.clock = self._clock()
+            sizes.state = "tried"
+            sizes.run = run
+
+        self._worker.submit(self, work)
+
+    def _room_for(self, sizes: _Sizes) -> bool:
+        """Whether there is room for one more variant, made if need be by giving up the one that is called least."""
+        kept = [s for s in self._sizes.values() if s.run is not None or s.state == "compiling"]
+        if len(kept) < self.policy.most:
+            return True
+        served = [s for s in kept if s.state == "served"]
+        least = min(served, key=lambda s: s.recent, default=None)
+        if least is None or sizes.calls < 2 * (least.recent + 1):
+            return False
+        least.run, least.state, least.clock, least.calls = None, "timed", self._clock(), 0
+        least.general = None
+        for other in served:
+            other.served, other.recent = other.served + other.recent, 0
+        self.dropped["called less than others"] += 1
+        return True
+
+    def _try(self, key: Key, sizes: _Sizes, run: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """The variant's first calls: it stays if they are faster than the general program's were."""
+        clock = sizes.clock
+        if clock is None or sizes.general is None:
+            sizes.state = "served"
+            return run(*args)
+        started = clock.start()
+        result = run(*args)
+        clock.stop(started)
+        if sizes.recent >= self.policy.samples:
+            took = clock.median()
+            if took is not None:
+                sizes.clock = None
+                sizes.state = "served"
+                if took >= self.policy.slower * sizes.general:
+                    self._drop(key, sizes, f"is no faster: {took / sizes.general:.2f} of the general program's time")
+        return result
+
+    def _drop(self, key: Key, sizes: _Sizes, reason: str) -> None:
+        sizes.run, sizes.state = None, "left"
+        self.dropped[f"{self._text(key)} {reason}"] += 1
+
+
+class Worker:
+    """One thread, started when there is work, that makes variants; it ends when there is none."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[tuple[Any, Callable[[], None]]] = queue.SimpleQueue()
+        self._lock = threading.Condition()
+        self._waiting: collections.Counter[int] = collections.Counter()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, owner: Any, job: Callable[[], None]) -> None:
+        with self._lock:
+            self._waiting[id(owner)] += 1
+            self._jobs.put((owner, job))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="anyshape-variants", daemon=True)
+                self._thread.start()
+
+    def wait(self, owners: Sequence[Any], timeout: float | None) -> bool:
+        """Until nothing of `owners` is under way; False if that took longer than `timeout` seconds."""
+        with self._lock:
+            return self._lock.wait_for(lambda: not any(self._waiting[id(o)] for o in owners), timeout)
+
+    def _work(self) -> None:
+        while True:
+            try:
+                owner, job = self._jobs.get(timeout=1.0)
+            except queue.Empty:
+                with self._lock:
+                    if self._jobs.empty():
+                        self._thread = None
+                        return
+                continue
+            with contextlib.suppress(Exception):
+                job()
+            with self._lock:
+                self._waiting[id(owner)] -= 1
+                if not self._waiting[id(owner)]:
+                    del self._waiting[id(owner)]
+                self._lock.notify_all()
+
+
+WORKER = Worker()

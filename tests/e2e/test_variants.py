@@ -1,0 +1,110 @@
+"""Variants of real programs, from the graph that was captured for all sizes."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import anyshape
+from anyshape import tiers
+from anyshape.testing import difference, expect_programs
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A size is hot at its third call, and a variant stays however fast it is."""
+    soon = tiers.Policy(samples=2, share=0.0, slower=float("inf"))
+    monkeypatch.setattr(tiers, "Policy", lambda: soon)
+
+
+def normalised(x: Tensor, scale: int) -> Tensor:
+    return F.softmax(x, -1) * scale + x.mean(0)
+
+
+def heat(f: Any, *args: Any) -> None:
+    for _ in range(4):
+        f(*args)
+    assert f.wait(120)
+
+
+def test_a_hot_size_gets_its_own_code_without_a_second_capture() -> None:
+    f = anyshape.compile(normalised)
+    with expect_programs(1):
+        f(torch.randn(5, 7), 3)
+        heat(f, torch.randn(8, 16), 2)
+        for args in [(8, 16, 2), (8, 16, 3), (5, 7, 3), (1, 16, 2), (0, 16, 2), (8, 16, 2)]:
+            assert difference(normalised, f, (torch.randn(*args[:2]), args[2])) is None
+    assert [v.text for v in f.variants] == ["x.shape[0] == 8 and x.shape[1] == 16 and scale == 2"]
+    assert f.variants[0].calls >= 2
+    assert "variant" in str(anyshape.explain(f))
+
+
+def test_forward_and_backward() -> None:
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.LayerNorm(8), nn.Linear(8, 2))
+    eager = copy.deepcopy(model)
+    f = anyshape.compile(model)
+    with expect_programs(1):
+        for n in (4, 12, 12, 12, 12, 3, 12, 1, 12):
+            x = torch.randn(n, 6)
+            for call in (f, eager):
+                call.zero_grad()
+                call(x).square().sum().backward()
+            for mine, theirs in zip(model.parameters(), eager.parameters(), strict=True):
+                torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-4, atol=1e-5)
+            assert f.wait(120)
+    (variant,) = f.variants
+    assert variant.calls >= 2
+
+
+def test_inputs_that_are_written() -> None:
+    def fn(x: Tensor, out: Tensor) -> Tensor:
+        x.add_(1)
+        return torch.mul(x, 2, out=out)
+
+    f = anyshape.compile(fn)
+    for n in (5, 8, 8, 8, 8, 8, 3):
+        assert difference(fn, f, (torch.randn(n), torch.empty(n))) is None
+        assert f.wait(120)
+    assert len(f.variants) == 1
+
+
+def test_never() -> None:
+    f = anyshape.compile(normalised, specialize="never")
+    heat(f, torch.randn(8, 16), 2)
+    assert f.variants == ()
+
+
+def test_clauses() -> None:
+    fn = lambda x: F.softmax(x, -1).sum(0)
+    f = anyshape.compile(fn, shapes={"x": "batch width"}, specialize=["batch == 1"])
+    for n in (4, 1, 4, 1, 4, 4, 4, 1):
+        assert difference(fn, f, (torch.randn(n, 5),)) is None
+        assert f.wait(120)
+    assert [v.text for v in f.variants] == ["x.shape[0] == 1 and x.shape[1] == 5"]
+
+
+def test_other_layouts_of_the_same_size() -> None:
+    fn = lambda x: x.relu() + 1
+    f = anyshape.compile(fn)
+    heat(f, torch.randn(6, 4))
+    for x in (torch.randn(4, 6).t(), torch.randn(6, 4), torch.randn(6, 8)[:, ::2]):
+        assert difference(fn, f, (x,)) is None
+
+
+def test_a_variant_that_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    from anyshape._torch import specialise
+
+    def fails(*args: Any) -> Any:
+        raise RuntimeError("out of registers")
+
+    monkeypatch.setattr(specialise.Master, "_compile", fails)
+    f = anyshape.compile(normalised)
+    heat(f, torch.randn(8, 16), 2)
+    assert difference(normalised, f, (torch.randn(8, 16), 2)) is None
+    assert f.variants == ()
+    assert "out of registers" in str(anyshape.explain(f))
