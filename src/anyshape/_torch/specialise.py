@@ -137,9 +137,12 @@ def _scope() -> Iterator[None]:
         if hasattr(functorch_config, "force_non_lazy_backward_lowering"):
             stack.enter_context(functorch_config.patch(force_non_lazy_backward_lowering=True))
         if hasattr(graph_compile, "collect_bw_donated_buffer_idxs"):
-            none = lambda *args, **kwargs: []
-            stack.enter_context(mock.patch.object(graph_compile, "collect_bw_donated_buffer_idxs", none))
+            stack.enter_context(mock.patch.object(graph_compile, "collect_bw_donated_buffer_idxs", _none_donated))
         yield
+
+
+def _none_donated(*args: Any, **kwargs: Any) -> list[int]:
+    return []
 
 
 def _is_free(value: Any) -> bool:
