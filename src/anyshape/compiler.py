@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from anyshape import spec_file
-from anyshape._torch import capture, modules, specs
+from anyshape._torch import capture, modules, shortcuts, specs
 from anyshape.declaration import Declaration
 from anyshape.declaration.options import read_word
 from anyshape.door import Door
@@ -114,6 +114,7 @@ def compile(
     semantics: Any = "eager",
     on_new_behavior: Any = "compile",
     on_branch: Any = "error",
+    frozen: bool = False,
     fullgraph: bool = False,
     backend: Any = "inductor",
     mode: str | None = None,
@@ -126,7 +127,8 @@ def compile(
     `fullgraph` and `disable` are passed on. `shapes` and the options after it declare what is known of sizes and
     layouts (see the reference); `on_branch` says what becomes of your own branch on a size under oblivious semantics:
     "error", or "break" for a graph break. `specialize` says which sizes get code of their own, made in the background:
-    those that are "hot", those that a clause names (`["batch == 1"]`), or "never" any.
+    those that are "hot", those that a clause names (`["batch == 1"]`), or "never" any. `frozen` promises that
+    modules and globals do not change: only the arguments are looked at then, not all that torch guards.
     """
     if fn is None:
         given = dict(locals())
@@ -146,7 +148,14 @@ def compile(
             fix=f"f = anyshape.compile(fn, mode={mode!r})",
             code="AS007",
         )
-    words = {"shapes": shapes, "where": where, "layout": layout, "hints": hints, "specialize": specialize}
+    never = isinstance(specialize, str) and specialize == "never"  # says nothing of sizes, so there is nothing to check
+    words = {
+        "shapes": shapes,
+        "where": where,
+        "layout": layout,
+        "hints": hints,
+        "specialize": None if never else specialize,
+    }
     door = _door(fn, {**words, "semantics": semantics, "on_new_behavior": on_new_behavior})
     engine = Engine(
         capture.inner_backend(backend, mode, options),
@@ -154,24 +163,27 @@ def compile(
         own_backend=not isinstance(backend, str),
         door=door,
         on_branch=read_word("on_branch", on_branch, ("error", "break")),
-        specialize=_specialize(door, mode, options),
+        specialize=_specialize(specialize, door, mode, options),
     )
     target = capture.install(fn, engine.compile_graph, fullgraph=fullgraph, capture=engine.capture, disable=disable)
+    shortcut = shortcuts.Shortcut.to(target, engine.serves_alone) if frozen and not disable else None
     if modules.is_module(fn):
         engine.starts_at(modules.first_code(target), type(fn).__name__)
-        return modules.compiled(target, engine)
+        return modules.compiled(target, engine, shortcut if door is None else None)
+    if shortcut is not None:
+        target = shortcut.around(target)
     engine.starts_at(getattr(inspect.unwrap(fn), "__code__", None), getattr(fn, "__qualname__", repr(fn)))
     return CompiledFunction(fn, target, engine) if door is None else DeclaredFunction(fn, target, engine, door)
 
 
-def _specialize(door: Door | None, mode: str | None, options: dict[str, Any] | None) -> Any:
+def _specialize(given: Any, door: Door | None, mode: str | None, options: dict[str, Any] | None) -> Any:
     """What was declared; with CUDA graphs or autotuning the backend already makes code for each size itself."""
-    if mode not in (None, "default") or options:
+    if given == "never" or mode not in (None, "default") or options:
         return "never"
     return "hot" if door is None else door.declaration.specialize
 
 
-_UNDECLARED = {"semantics": "eager", "on_new_behavior": "compile"}
+_UNDECLARED = {"semantics": "eager", "on_new_behavior": "compile", "specialize": "hot"}
 
 
 def _door(fn: Any, words: dict[str, Any]) -> Door | None:

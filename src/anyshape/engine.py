@@ -338,6 +338,13 @@ class Engine:
             wanted=wanted if clauses else None,
         )
 
+    def serves_alone(self, code: types.CodeType) -> bool:
+        """Whether a compiled code is a whole call, and what it needs of its arguments is in their metadata."""
+        for program in self.programs:
+            if program.code is not None and program.code() is code:
+                return not program.recording.graph_breaks and not program.recording.apart
+        return False
+
     def wait(self, timeout: float | None = None) -> bool:
         """Until no variant is being made."""
         return WORKER.wait([p.tiers for p in self._programs if p.tiers is not None], timeout)

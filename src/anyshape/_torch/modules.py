@@ -6,6 +6,7 @@ state_dict, hooks, `train()` and `eval()` are the original's, with what anyshape
 
 from __future__ import annotations
 
+import functools
 import types
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch._dynamo.external_utils as external_utils
 from torch._dynamo.eval_frame import OptimizedModule
 
 from anyshape.declaration import Declaration
+from anyshape._torch.shortcuts import Shortcut
 from anyshape.errors import refuse_deepcopy, refuse_pickle
 from anyshape.programs import Program, Variant
 
@@ -79,6 +81,15 @@ class DeclaredModule(CompiledModule):
         return self._anyshape_engine.door.call(super().__call__, args, kwargs)
 
 
+class FrozenModule(CompiledModule):
+    """A compiled module that does not change: a seen key goes straight to its program."""
+
+    _anyshape_call: Any
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._anyshape_call(*args, **kwargs)
+
+
 def is_module(value: Any) -> bool:
     return isinstance(value, torch.nn.Module)
 
@@ -87,13 +98,17 @@ def is_compiled(value: Any) -> bool:
     return isinstance(value, CompiledModule)
 
 
-def compiled(target: Any, engine: Any) -> CompiledModule:
+def compiled(target: Any, engine: Any, shortcut: Shortcut | None = None) -> CompiledModule:
     """torch's OptimizedModule as a CompiledModule."""
     from anyshape.engine import RunAgain, RunEagerly
 
     if not isinstance(target, OptimizedModule):  # TORCHDYNAMO_DISABLE and disable=True give the module itself
         return target  # type: ignore[no-any-return]
     target.__class__ = CompiledModule if engine.door is None else DeclaredModule
+    if shortcut is not None:
+        target.__class__ = FrozenModule
+        call = functools.partial(CompiledModule.__call__, target)
+        object.__setattr__(target, "_anyshape_call", shortcut.around(call))
     object.__setattr__(target, "_anyshape_engine", engine)
     object.__setattr__(target, "_anyshape_eagerly", RunEagerly)
     object.__setattr__(target, "_anyshape_again", RunAgain)
