@@ -232,7 +232,8 @@ class Recording:
                 self._assume(sympy.Eq(expr, truth), sympy.true)
                 return truth
             if general is None and (
-                self._is_about_numbers(expr) or not (expr in self._choices or self._is_about_units(expr))
+                # At 0 or 1 a formula of autograd may take a way that no other size takes, with the same metadata.
+                self._is_about_numbers(expr) or not (expr in self._choices or self._is_about_units(expr, truth))
             ):
                 self._assume(expr, truth)
                 return truth
@@ -267,6 +268,10 @@ class Recording:
                 self.node.choices.add(expr)
                 self._choices.add(expr)
         return truth
+
+    def drops_dims(self) -> bool:
+        """Whether the node at hand gives a result of another rank where a size is 1."""
+        return self.node is not None and getattr(self.node.call, "__name__", self.node.call) in ("squeeze", "squeeze_")
 
     def _is_about_numbers(self, expr: sympy.Basic) -> bool:
         """Whether a question is about int and float arguments alone: it is about values then, not about shapes."""

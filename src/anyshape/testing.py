@@ -114,7 +114,7 @@ def assert_any_shape(
     for entry, layout in itertools.product(sizes, layouts):
         size = (entry,) if isinstance(entry, int) else tuple(entry)
         given = make_inputs(*size)
-        arguments = _laid_out(given if isinstance(given, tuple) else (given,), layout)
+        arguments = laid_out(given if isinstance(given, tuple) else (given,), layout)
         text = difference(fn, compiled, arguments, rtol=rtol, atol=atol)
         if text is not None:
             failures.append(Failure(size, layout, text))
@@ -192,7 +192,7 @@ def _differentiate(result: Any) -> None:
         torch.autograd.backward(outputs, seeds)
 
 
-def _laid_out(arguments: tuple[Any, ...], layout: str) -> tuple[Any, ...]:
+def laid_out(arguments: tuple[Any, ...], layout: str) -> tuple[Any, ...]:
     """The same values in memory another way."""
 
     def leaf(value: Any) -> Any:
