@@ -62,3 +62,10 @@ def test_a_size_born_from_data_is_stretched_where_it_is_one(other: Any, backend:
 @pytest.mark.parametrize("sizes", [[(0, 8, 3)], [(4, 8, 3), (0, 8, 3), (4, 8, 3)]])
 def test_normalising_nothing_gives_nothing(norm: Any, sizes: list[tuple[int, ...]]) -> None:
     agrees(norm, *((torch.randn(s),) for s in sizes))
+
+
+@pytest.mark.parametrize("frequencies", [torch.fft.fftfreq, torch.fft.rfftfreq])
+def test_frequencies_are_one_program_for_every_length_but_none(frequencies: Any) -> None:
+    fn = lambda x: frequencies(x.shape[0])
+    compiled = agrees(fn, *((torch.ones(n),) for n in (5, 4, 1, 2, 7, 0)))
+    assert len(compiled.programs) == 2

@@ -101,7 +101,7 @@ def judge(case: Case, target: Target) -> Verdict:
         for number, call in enumerate(case.calls):
             arguments = inputs.arguments(case, call)
             text, signature, failed = _compare(fn, made, arguments, case.backward, tolerance)
-            seen.add(signature)
+            seen.add((signature, call.layouts))  # a layout may have a program of its own
             raised += failed
             if text is not None:
                 return Verdict(_kind(text), text, number, seconds=time.perf_counter() - began)
