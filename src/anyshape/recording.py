@@ -232,8 +232,9 @@ class Recording:
                 self._assume(sympy.Eq(expr, truth), sympy.true)
                 return truth
             if general is None and (
-                # At 0 or 1 a formula of autograd may take a way that no other size takes, with the same metadata.
-                self._is_about_numbers(expr) or not (expr in self._choices or self._is_about_units(expr, truth))
+                self._is_about_numbers(expr)
+                or self._takes_a_way_of_its_own(expr, truth)
+                or not (expr in self._choices or self._is_about_units(expr))
             ):
                 self._assume(expr, truth)
                 return truth
@@ -286,6 +287,12 @@ class Recording:
             return self._is_about_units(expr.args[0], None if answer is None else sympy.Not(answer))
         value = self.env.settled_from_two(expr)
         return value is not None and (answer is None or bool(value) == bool(answer))
+
+    def _takes_a_way_of_its_own(self, expr: sympy.Basic, truth: sympy.Basic) -> bool:
+        """Whether no size from 2 on has this answer: autograd's formulas then differ in more than metadata."""
+        assert self.env is not None
+        value = None if expr in self._choices else self.env.settled_from_two(expr)
+        return value is not None and bool(value) != bool(truth)
 
     def _must_be_known(self, expr: sympy.Basic) -> bool:
         """Whether lowering has no way on without the answer: the sign of a slice's bound (`n - 1 >= 0`, `n >= 1`)."""

@@ -164,24 +164,38 @@ def run_once(fn: Callable[..., Any], arguments: tuple[Any, ...], *, backward: bo
     torch.manual_seed(0)
     result: Any = None
     error: BaseException | None = None
-    always = torch.is_warn_always_enabled()
-    torch.set_warn_always(True)
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+    with _noticing_resizes() as resizes:
+        try:
             result = fn(*arguments)
             if backward:
                 _differentiate(result)
-    except Exception as raised:
-        error = raised
-    finally:
-        torch.set_warn_always(always)
+        except Exception as raised:
+            error = raised
     gradients = tuple(t.grad for t in trees.leaves(arguments) if isinstance(t, torch.Tensor) and t.is_leaf)
-    resized = any("was resized" in str(w.message) for w in caught)
-    for warning in caught:
-        if not resized:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    return Outcome(result, error, arguments, gradients if backward else (), resized)
+    return Outcome(result, error, arguments, gradients if backward else (), bool(resizes))
+
+
+@contextlib.contextmanager
+def _noticing_resizes() -> Iterator[list[str]]:
+    """Torch's warnings that an `out=` buffer was resized; every other warning goes its way."""
+    seen: list[str] = []
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", message=".*was resized")
+        others = warnings.showwarning
+
+        def show(message: Warning | str, *rest: Any) -> None:
+            if "was resized" in str(message):
+                seen.append(str(message))
+            else:
+                others(message, *rest)
+
+        warnings.showwarning = show
+        try:
+            yield seen
+        finally:
+            torch.set_warn_always(always)
 
 
 def _differentiate(result: Any) -> None:
