@@ -82,10 +82,11 @@ def _indexes_nothing(call: Any, tensors: list[Any]) -> bool:
 
 def _normalises_nothing(node: NodeRecord, tensors: list[Any]) -> bool:
     """Whether statistics would be taken of nothing: eager has a way around the kernel, which refuses it."""
-    if not str(_name(node)).startswith(("batch_norm", "instance_norm")) or len(node.args) < 6:
+    name = _name(node)
+    if "batch_norm" not in name or "backward" in name or not tensors:
         return False
-    takes_statistics = node.args[5] is not False  # training, use_input_stats
-    return takes_statistics and type(tensors[0].numel()) is int and tensors[0].numel() == 0
+    trains = next((x for x in concrete.leaves((node.args, node.kwargs)) if type(x) is bool), False)
+    return trains and type(tensors[0].numel()) is int and tensors[0].numel() == 0
 
 
 def _same_calls(run: Any, captured: Any, real: Any) -> bool:
