@@ -191,7 +191,7 @@ def _noticing_resizes() -> Iterator[list[str]]:
             else:
                 others(message, *rest)
 
-        warnings.showwarning = show
+        warnings.showwarning = show  # type: ignore[assignment]
         try:
             yield seen
         finally:
@@ -260,7 +260,9 @@ def outcome_difference(want: Outcome, got: Outcome, rtol: float | None, atol: fl
         if mine != theirs:
             return f"outputs share memory as {theirs}, in eager as {mine}"
     if want.resized != got.resized:
-        return f"a buffer was {'' if got.resized else 'not '}resized with a warning, in eager it was{_not(want.resized)}"
+        return (
+            f"a buffer was {'' if got.resized else 'not '}resized with a warning, in eager it was{_not(want.resized)}"
+        )
     return _trees(want.inputs, got.inputs, "input", rtol, atol) or _trees(
         want.gradients, got.gradients, "gradient", rtol, atol
     )

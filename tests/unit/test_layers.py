@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("_torch/modules",),
     ("compiler",),
     ("testing",),
-    ("demo",),
+    ("demo", "fuzz"),
     ("cli",),
     ("__main__", "__init__"),
 )

@@ -25,7 +25,12 @@ class _Log(TorchDispatchMode):
         given = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         made = [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
         self.calls.append(
-            (str(func), _broadcasts(given), tuple(map(_form, given)), tuple((_form(t), _source(t, given)) for t in made))
+            (
+                str(func),
+                _broadcasts(given),
+                tuple(map(_form, given)),
+                tuple((_form(t), _source(t, given)) for t in made),
+            )
         )
         return result
 

@@ -158,7 +158,7 @@ def _run_worker(settings: Settings, start: int, stop: int, result: dict[str, Any
             result["raised"] += event["raised"]
             result["fallbacks"] += event["fallbacks"]
             result["compiled"] += event["programs"]
-            result["kinds"][event["kind"] or "equal"] += 1
+            result["kinds"][event["kind"] or event["text"] or "equal"] += 1
         elif kind == "finding":
             raw = event["finding"]
             finding = repro.from_json(raw)

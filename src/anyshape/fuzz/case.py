@@ -115,9 +115,7 @@ def loads(text: str) -> Case:
     pairs = lambda items: tuple((k, _tuples(v)) for k, v in items)
     return Case(
         inputs=tuple(Input(i["name"], tuple(i["dims"]), i["dtype"], i["grad"]) for i in raw["inputs"]),
-        steps=tuple(
-            Step(s["op"], s["target"], tuple(s["operands"]), pairs(s["attributes"])) for s in raw["steps"]
-        ),
+        steps=tuple(Step(s["op"], s["target"], tuple(s["operands"]), pairs(s["attributes"])) for s in raw["steps"]),
         results=tuple(raw["results"]),
         calls=tuple(Call(pairs(c["sizes"]), tuple(c["layouts"]), c["seed"]) for c in raw["calls"]),
         form=raw["form"],

@@ -1,7 +1,7 @@
 """A finding as a Python file that fails on its own.
 
-Owns the text of the file: the function, the calls, what makes their tensors, and a test. It needs torch and anyshape and
-nothing else, and its exit status is 1 while it fails.
+Owns the text of the file: the function, the calls, what makes their tensors, and a test. It needs torch and anyshape
+and nothing else, and its exit status is 1 while it fails.
 """
 
 from __future__ import annotations

@@ -83,9 +83,7 @@ def _without(case: Case, index: int, stand_in: str) -> Case:
     gone = case.steps[index]
     rename = lambda name: stand_in if binds(gone, name) else name
     steps = tuple(
-        dataclasses.replace(s, operands=tuple(map(rename, s.operands)))
-        for i, s in enumerate(case.steps)
-        if i != index
+        dataclasses.replace(s, operands=tuple(map(rename, s.operands))) for i, s in enumerate(case.steps) if i != index
     )
     results = tuple(dict.fromkeys(map(rename, case.results)))
     return dataclasses.replace(case, steps=steps, results=results)

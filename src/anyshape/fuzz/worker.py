@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from anyshape.fuzz import known
 from anyshape.fuzz.case import Case, dumps, loads
 from anyshape.fuzz.generate import generate
 from anyshape.fuzz.oracle import Target, Verdict, judge
@@ -28,11 +29,27 @@ def run(seed: int, start: int, stop: int, target: Target, say: Say, *, shrink_se
     for number, case in zip(range(start, stop), generate(seed, start, stop), strict=True):
         say("case", number=number, case=dumps(case))
         verdict = judge(case, target)
+        fault = known.name(case, static_difference(case, target)) if verdict.kind not in (None, "economy") else None
+        if fault is not None:
+            verdict = dataclasses.replace(verdict, kind=None, text=f"known: {fault}")
         say("verdict", number=number, **dataclasses.asdict(verdict))
         if verdict.kind is not None:
             finding = shrunk(Finding(case, verdict, target, seed, number), say, seconds=shrink_seconds)
             say("finding", number=number, finding=finding.json() | {"behaviours": finding.verdict.behaviours})
     say("done")
+
+
+def first(seed: int, programs: int, target: Target, *, shrink_seconds: float = 60.0) -> Finding | None:
+    """The first finding of a campaign, shrunk, in this very process; None if it has none."""
+    for number, case in enumerate(generate(seed, 0, programs)):
+        verdict = judge(case, target)
+        if verdict.kind is None:
+            continue
+        if verdict.kind != "economy" and known.name(case, static_difference(case, target)) is not None:
+            continue
+        finding = Finding(case, verdict, target, seed, number)
+        return shrunk(finding, lambda event, **details: None, seconds=shrink_seconds)
+    return None
 
 
 def shrunk(finding: Finding, say: Say, *, seconds: float) -> Finding:
@@ -48,11 +65,16 @@ def shrunk(finding: Finding, say: Say, *, seconds: float) -> Finding:
 
     case = shrink(finding.case, fails, seconds=seconds)
     say("trying", case=dumps(case))
-    static = None
-    if finding.target.compiler == "anyshape" and finding.verdict.kind != "economy":
-        plain = judge(case, dataclasses.replace(finding.target, compiler="stock:static"))
-        static = plain.text if plain.kind is not None else None
+    static = static_difference(case, finding.target) if finding.verdict.kind != "economy" else None
     return dataclasses.replace(finding, case=case, original=finding.case, verdict=last[case], static=static)
+
+
+def static_difference(case: Case, target: Target) -> str | None:
+    """What static compilation does wrong with a case: where it does, the fault is torch's."""
+    if target.compiler != "anyshape":
+        return None
+    plain = judge(case, dataclasses.replace(target, compiler="stock:static"))
+    return plain.text if plain.kind is not None else None
 
 
 def main() -> None:
