@@ -321,7 +321,7 @@ def _sharing(outcome: Outcome) -> list[int | None]:
         found.append(places.get(pointer) if pointer is not None else None)
         if pointer is not None:
             places.setdefault(pointer, place)
-    return found
+    return found[len([t for t in trees.leaves(outcome.inputs) if isinstance(t, torch.Tensor)]) :]
 
 
 def _addresses(value: Any) -> bool:

@@ -69,3 +69,12 @@ def test_frequencies_are_one_program_for_every_length_but_none(frequencies: Any)
     fn = lambda x: frequencies(x.shape[0])
     compiled = agrees(fn, *((torch.ones(n),) for n in (5, 4, 1, 2, 7, 0)))
     assert len(compiled.programs) == 2
+
+
+@pytest.mark.parametrize("options", [{}, {"stride": 1, "padding": 1}, {"ceil_mode": True, "dilation": 2}], ids=str)
+@pytest.mark.parametrize("grad", [False, True])
+def test_pooling_in_one_dim_is_one_program_for_every_length(options: dict[str, Any], grad: bool) -> None:
+    fn = lambda x: F.max_pool1d(x, 3, **options)
+    shapes = [(2, 3, 9), (1, 2, 7), (4, 1, 5), (3, 16), (5, 8), (2, 3, 2)]
+    compiled = agrees(fn, *((torch.randn(s).requires_grad_(grad),) for s in shapes), backward=grad)
+    assert len(compiled.programs) <= 2  # with a batch and without

@@ -39,9 +39,11 @@ def run(seed: int, start: int, stop: int, target: Target, say: Say, *, shrink_se
     say("done")
 
 
-def first(seed: int, programs: int, target: Target, *, shrink_seconds: float = 60.0) -> Finding | None:
+def first(
+    seed: int, programs: int, target: Target, *, most_steps: int = 6, shrink_seconds: float = 60.0
+) -> Finding | None:
     """The first finding of a campaign, shrunk, in this very process; None if it has none."""
-    for number, case in enumerate(generate(seed, 0, programs)):
+    for number, case in enumerate(generate(seed, 0, programs, most_steps=most_steps)):
         verdict = judge(case, target)
         if verdict.kind is None:
             continue
