@@ -233,9 +233,12 @@ def _events(settings: Settings, given: dict[str, Any]) -> Iterator[dict[str, Any
     )
     lines: queue.Queue[str | None] = queue.Queue()
     errors: collections.deque[str] = collections.deque(maxlen=40)
-    threading.Thread(target=_pump, args=(process.stdout, lines.put), daemon=True).start()
-    tail = threading.Thread(target=_pump, args=(process.stderr, errors.append), daemon=True)
-    tail.start()
+    pumps = [
+        threading.Thread(target=_pump, args=(process.stdout, lines.put), daemon=True),
+        threading.Thread(target=_pump, args=(process.stderr, errors.append), daemon=True),
+    ]
+    for pump in pumps:
+        pump.start()
     try:
         while True:
             try:
@@ -248,7 +251,7 @@ def _events(settings: Settings, given: dict[str, Any]) -> Iterator[dict[str, Any
             yield json.loads(line)
         status = process.wait()
         if status:
-            tail.join(timeout=5)
+            pumps[1].join(timeout=5)
             last = " ".join(e.strip() for e in list(errors)[-3:] if e)
             how = "memory" if "MemoryError" in last or "bad_alloc" in last or status == -9 else "crash"
             yield {"event": "died", "how": how, "text": f"status {status}: {last}"[:600]}
@@ -256,9 +259,12 @@ def _events(settings: Settings, given: dict[str, Any]) -> Iterator[dict[str, Any
         if process.poll() is None:
             process.kill()
             process.wait()
+        for pump in pumps:  # each closes its own end
+            pump.join(timeout=5)
 
 
 def _pump(stream: Any, put: Callable[[Any], Any]) -> None:
-    for line in stream:
-        put(line)
+    with stream:
+        for line in stream:
+            put(line)
     put(None)

@@ -8,6 +8,7 @@ values that are there.
 from __future__ import annotations
 
 import itertools
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -102,14 +103,15 @@ class Witness:
     def __init__(self, case: Case, call: Call) -> None:
         self.sizes = dict(call.sizes)
         made = inputs.arguments(case, call)
-        self.values: dict[str, Any] | None = dict(zip((i.name for i in case.inputs), made, strict=True))
+        # One namespace, so that a lambda or a comprehension in a step sees the names as it does in a function.
+        self.values: dict[str, Any] | None = SCOPE | dict(zip((i.name for i in case.inputs), made, strict=True))
 
     def run(self, step: Step) -> bool:
         """Whether eager has a result."""
         if self.values is None:
             return False
         try:
-            exec(step.source, SCOPE, self.values)
+            exec(step.source, self.values)
         except Exception:
             return False
         made = [v for n, v in self.values.items() if binds(step, n)]
@@ -184,6 +186,7 @@ def _step(chooser: Chooser, target: str, guide: Witness) -> Step | None:
     return None
 
 
+_NAME = re.compile(r"n|[xv]\d+(_\d+)?")  # what a step made, and not what a loop inside it left behind
 _BY_FAMILY = {f: tuple(o for o in OPERATIONS.values() if o.family == f) for f in FAMILIES}
 
 
@@ -192,7 +195,8 @@ def _operands(chooser: Chooser, operation: Operation, guide: Witness) -> tuple[s
     names: list[str] = []
     for operand in operation.operands:
         first = guide.values[names[0]] if names else None
-        fitting = [n for n, v in guide.values.items() if _is_usable(v) and _fits(operand, v, first)]
+        named = [n for n, v in guide.values.items() if _NAME.fullmatch(n) and _is_usable(v)]
+        fitting = [n for n in named if _fits(operand, guide.values[n], first)]
         if not fitting:
             return None
         # The newest more often than the others, so that steps follow from one another.
