@@ -146,6 +146,7 @@ class Recording:
         self.aot_contradictory = False
         self._truths: frozenset[sympy.Basic] | None = frozenset()
         self._asked: set[sympy.Basic] = set()
+        self._insisted: set[sympy.Basic] = set()  # what was just required is not asked again
         self._choices: set[sympy.Basic] = set()  # of any node
         self._outcomes: dict[sympy.Basic, bool] = {}  # every decision's, for the backend to be told the same
         self.graph_breaks: list[str] = []
@@ -213,6 +214,8 @@ class Recording:
         """Answer a question that what is known does not settle. `general` is the answer of a `guard_or_*` question."""
         truth = self.truth(expr)
         if self.silent:
+            return truth
+        if expr in self._insisted and truth == sympy.true:
             return truth
         boolean = truth in (sympy.true, sympy.false)
         if self.exact and self.phase == "aot" and truth != general:
@@ -303,6 +306,7 @@ class Recording:
     def begin_node(self, node: NodeRecord, truths: frozenset[sympy.Basic] | None = frozenset()) -> None:
         """A node asks from here on. `truths` are the questions that get their true answer; None means all of them."""
         self.node, self._truths, self.differing = node, truths, 0
+        self._insisted = set()
         if truths is not None and not truths:
             self._asked = set()
 
@@ -349,9 +353,11 @@ class Recording:
             return True
         # Where nothing is learnt from it, the node itself can say whether it matters that it fails.
         if self.node is not None and self.phase == "trace" and not _teaches(expr):
+            self._insisted.add(expr)
             self._decide(expr, sympy.true)
             return True
         if self.phase == "aot" and not _teaches(expr):
+            self._insisted.add(expr)
             self.aot_decisions.setdefault(expr, Answer(expr, True, "framework", ""))
             return True
         if expr not in self.requirements:

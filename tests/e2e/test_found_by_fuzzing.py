@@ -78,3 +78,7 @@ def test_pooling_in_one_dim_is_one_program_for_every_length(options: dict[str, A
     shapes = [(2, 3, 9), (1, 2, 7), (4, 1, 5), (3, 16), (5, 8), (2, 3, 2)]
     compiled = agrees(fn, *((torch.randn(s).requires_grad_(grad),) for s in shapes), backward=grad)
     assert len(compiled.programs) <= 2  # with a batch and without
+
+
+def test_unfolding_a_sliced_input_comes_to_an_end() -> None:
+    agrees(lambda x: F.unfold(x, (1, 2)), (torch.randn(7, 2, 7, 5)[..., 1::2],), (torch.randn(2, 3, 1, 9)[..., 1::2],))

@@ -78,18 +78,18 @@ def test_shrinking_stops_when_its_time_is_up() -> None:
 
 
 def test_an_unknown_compiler_is_refused_with_a_fix() -> None:
-    with pytest.raises(anyshape.Error, match="AS007.*'stock:fast'"):
+    with pytest.raises(anyshape.Error, match=r"AS007.*'stock:fast'"):
         Target("stock:fast")
 
 
 # -- repro files -----------------------------------------------------------------------------------------------
 
-WRONG = '''
+WRONG = """
 import anyshape, torch
 def wrong(fn, **options):
     return lambda *args: tuple(t + 1 for t in fn(*args))
 anyshape.compile = wrong
-'''
+"""
 
 
 def run_file(path: pathlib.Path, *, before: str = "") -> subprocess.CompletedProcess[str]:
@@ -136,7 +136,7 @@ def test_a_campaign_is_kept_and_goes_on_where_it_stopped(tmp_path: pathlib.Path,
 def test_shards_are_the_whole_and_nothing_twice() -> None:
     whole = settings(programs=320).chunks()
     parts = [settings(programs=320, shard=(i, 3)).chunks() for i in range(3)]
-    assert sorted(sum(parts, [])) == whole and whole[-1] == (300, 320)
+    assert sorted(chunk for part in parts for chunk in part) == whole and whole[-1] == (300, 320)
 
 
 def test_the_shard_is_torchruns_where_none_is_given(monkeypatch: Any) -> None:

@@ -1,7 +1,7 @@
 """Pooling in one dim.
 
-The C++ code of `max_pool1d` reads sizes as plain numbers, which is a program for each length. Pooling the same values in
-two dims, of which one has size 1, is one program for every length.
+The C++ code of `max_pool1d` reads sizes as plain numbers, which is a program for each length. Pooling the same values
+in two dims, of which one has size 1, is one program for every length.
 """
 
 from __future__ import annotations
