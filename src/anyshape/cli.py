@@ -57,6 +57,9 @@ def build() -> Any:
         opinfo: bool = typer.Option(False, help="Instead: every operator of torch's own database over sizes."),
         only: str = typer.Option(None, help="With --opinfo: names of operators, separated by commas."),
         model: str = typer.Option(None, help="Instead: a model of yours, as module:factory."),
+        assumptions: bool = typer.Option(
+            False, help="Instead: break what programs assume, and see that it is checked."
+        ),
         json: str = typer.Option(None, metavar="FILE", help="Write the totals and findings here."),
     ) -> None:
         """Programs nobody thought of, compared with eager; status 1 if one differs."""
@@ -66,6 +69,8 @@ def build() -> Any:
         target = Target(compiler, backend, economy)
         if opinfo:
             found = command.opinfo(target, only=only, shard=campaign.parse_shard(shard), json_file=json)
+        elif assumptions:
+            found = command.assumptions(target, programs=programs, seed=seed, json_file=json)
         elif model is not None:
             found = command.model(model, target, calls=programs, seed=seed, json_file=json)
         else:

@@ -7,9 +7,10 @@ call with those sizes must raise what eager raises, or be served by something el
 from __future__ import annotations
 
 import ast
+import collections
 import dataclasses
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -59,6 +60,12 @@ def check(case: Case, backend: str) -> list[Check]:
                 if sizes is not None:
                     found.append(_break(case, fn, compiled, index, assumption, sizes))
     return found
+
+
+def line(checks: Sequence[Check]) -> str:
+    counts = collections.Counter(c.outcome for c in checks)
+    told = ", ".join(f"{counts[o]} {o}" for o in ("raised", "dispatched", "served", "differs"))
+    return f"{len(checks)} assumptions broken: {told}"
 
 
 def _assumptions(program: Program) -> Iterator[str]:

@@ -6,14 +6,17 @@ Owns the progress line, the report and the JSON file; each way of fuzzing is in 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from anyshape._version import __version__
+from anyshape.fuzz import assumptions as breaking
 from anyshape.fuzz import campaign as campaigns
 from anyshape.fuzz import models, opinfos
 from anyshape.fuzz.corpus import Corpus
+from anyshape.fuzz.generate import generate
 from anyshape.fuzz.oracle import Target
 
 
@@ -51,6 +54,21 @@ def model(address: str, target: Target, *, calls: int, seed: int, json_file: str
     print(report.text())
     _write(json_file, report.json())
     return len(report.differences)
+
+
+def assumptions(target: Target, *, programs: int, seed: int, json_file: str | None) -> int:
+    """Break the assumptions of generated programs; how many were not checked."""
+    checks: list[breaking.Check] = []
+    with _progress(programs) as show:
+        for number, case in enumerate(generate(seed, 0, programs), 1):
+            checks += breaking.check(case, target.backend)
+            show(number, breaking.line(checks))
+    print(breaking.line(checks))
+    unchecked = [c for c in checks if not c.holds]
+    for check in unchecked:
+        print(f"  {check.assumption} at {dict(check.sizes)}: {check.outcome} {check.text[:160]}")
+    _write(json_file, {"checks": [dataclasses.asdict(c) for c in checks]})
+    return len(unchecked)
 
 
 def _write(path: str | None, content: dict[str, Any]) -> None:
