@@ -51,4 +51,4 @@ def test_an_assumption_that_is_not_checked_is_seen(monkeypatch: Any) -> None:
     monkeypatch.setattr(Admission, "refuses", lambda self, key: None)
     alone = dataclasses.replace(BRANCH, steps=BRANCH.steps[:1], results=("v0",))
     checks = assumptions.check(alone, "aot_eager")
-    assert [c.outcome for c in checks] == ["differs"]
+    assert checks and not any(c.holds for c in checks)
