@@ -274,8 +274,16 @@ class Recording:
         return truth
 
     def drops_dims(self) -> bool:
-        """Whether the node at hand gives a result of another rank where a size is 1."""
-        return self.node is not None and getattr(self.node.call, "__name__", self.node.call) in ("squeeze", "squeeze_")
+        """Whether the node at hand drops a dim where its size is 1, and that size is born from data."""
+        node = self.node
+        if node is None or getattr(node.call, "__name__", node.call) not in ("squeeze", "squeeze_") or not node.args:
+            return False
+        sizes = node.args[0].sizes
+        given = [*node.args[1:], *(node.kwargs or {}).values()]
+        dims = [d for g in given for d in (g if isinstance(g, (tuple, list)) else [g])]
+        if not all(type(d) is int and -len(sizes) <= d < len(sizes) for d in dims):
+            return False
+        return any(s.free_symbols and not self.owns(s) for s in ([sizes[d] for d in dims] if given else sizes))
 
     def _is_about_numbers(self, expr: sympy.Basic) -> bool:
         """Whether a question is about int and float arguments alone: it is about values then, not about shapes."""

@@ -25,7 +25,15 @@ def _writes_a_double_scalar(case: Case) -> bool:
     return scalars and any(f in ("inplace", "out") for f in case.families)
 
 
-KNOWN: tuple[Known, ...] = (Known("lost-scalar-write", _writes_a_double_scalar),)
+def _interpolates_nothing(case: Case) -> bool:
+    empty = any(n == 0 for call in case.calls for _, n in call.sizes)
+    return empty and any(s.op.startswith("interpolate") for s in case.steps)
+
+
+KNOWN: tuple[Known, ...] = (
+    Known("lost-scalar-write", _writes_a_double_scalar),
+    Known("interpolates-nothing", _interpolates_nothing),
+)
 
 
 def name(case: Case, static: str | None) -> str | None:
