@@ -6,6 +6,7 @@ usage: call.py [--json FILE]
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import statistics
 import time
@@ -75,7 +76,7 @@ def main() -> None:
             for f in ways.values():
                 for _ in range(3):
                     torch.testing.assert_close(f(*args), made(*args))
-            took = microseconds({way: (lambda f=f: f(*args)) for way, f in ways.items()})
+            took = microseconds({way: functools.partial(f, *args) for way, f in ways.items()})
             rows.append({"case": name, **took})
             ratios = " ".join(f"{took[w] / took['static']:8.2f}" for w in ("dynamic", "anyshape", "frozen"))
             print(f"{name:12} {took['static']:10.1f} {ratios}", flush=True)

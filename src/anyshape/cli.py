@@ -51,6 +51,45 @@ def build() -> Any:
 
         hooks.run(script, arguments or [])
 
+    @app.command()
+    def fuzz(
+        programs: int = typer.Option(1000, help="How many programs are generated."),
+        seed: int = typer.Option(0, help="The same seed gives the same programs."),
+        backend: str = typer.Option("aot_eager", help="What compiles the captured graphs."),
+        compiler: str = typer.Option("anyshape", help="anyshape, stock:static, stock:dynamic or stock:unbacked."),
+        workers: int = typer.Option(1, help="Processes that run at a time."),
+        corpus: str = typer.Option(None, help="A directory or URL: findings go there, and the campaign is resumed."),
+        shard: str = typer.Option(None, help="The part that runs here, as 0/4; under torchrun the rank's."),
+        timeout: float = typer.Option(120.0, help="Seconds that one program may take."),
+        shrink: float = typer.Option(120.0, help="Seconds that the shrinking of one finding may take."),
+        memory: float = typer.Option(24.0, help="GiB of address space for a worker; 0 for no limit."),
+        economy: bool = typer.Option(True, help="Whether more programs than behaviours are a finding."),
+        opinfo: bool = typer.Option(False, help="Instead: every operator of torch's own database over sizes."),
+        only: str = typer.Option(None, help="With --opinfo: names of operators, separated by commas."),
+        model: str = typer.Option(None, help="Instead: a model of yours, as module:factory."),
+        assumptions: bool = typer.Option(
+            False, help="Instead: break what programs assume, and see that it is checked."
+        ),
+        json: str = typer.Option(None, metavar="FILE", help="Write the totals and findings here."),
+    ) -> None:
+        """Programs nobody thought of, compared with eager; status 1 if one differs."""
+        from anyshape.fuzz import campaign, command
+        from anyshape.fuzz.oracle import Target
+
+        target = Target(compiler, backend, economy)
+        if opinfo:
+            found = command.opinfo(target, only=only, shard=campaign.parse_shard(shard), json_file=json)
+        elif assumptions:
+            found = command.assumptions(target, programs=programs, seed=seed, json_file=json)
+        elif model is not None:
+            found = command.model(model, target, calls=programs, seed=seed, json_file=json)
+        else:
+            settings = campaign.Settings(
+                programs, seed, target, workers, campaign.parse_shard(shard), timeout, shrink, memory
+            )
+            found = command.campaign(settings, corpus, json_file=json)
+        raise typer.Exit(int(found > 0))
+
     return app
 
 

@@ -170,6 +170,7 @@ class Recording:
         self._truths: frozenset[sympy.Basic] | None = frozenset()
         self._questions = 0  # of the current node
         self._asked: set[sympy.Basic] = set()
+        self._insisted: set[sympy.Basic] = set()  # what was just required is not asked again
         self._choices: set[sympy.Basic] = set()  # of any node
         self._outcomes: dict[sympy.Basic, bool] = {}  # every decision's, for the backend to be told the same
         self.graph_breaks: list[str] = []
@@ -301,6 +302,8 @@ class Recording:
             general = self.loosely(expr)
         if self.silent:
             return truth
+        if expr in self._insisted and truth == sympy.true:
+            return truth
         if self.relies:
             self._assume_truth(expr, truth)
             return truth
@@ -328,7 +331,9 @@ class Recording:
                 self._assume(sympy.Eq(expr, truth), sympy.true)
                 return truth
             if general is None and (
-                self._is_about_numbers(expr) or not (expr in self._choices or self._is_about_units(expr))
+                self._is_about_numbers(expr)
+                or self._takes_a_way_of_its_own(expr, truth)
+                or not (expr in self._choices or self._is_about_units(expr))
             ):
                 self._assume(expr, truth)
                 return truth
@@ -363,6 +368,18 @@ class Recording:
                 self._choose(expr)
         return truth
 
+    def drops_dims(self) -> bool:
+        """Whether the node at hand drops a dim where its size is 1, and that size is born from data."""
+        node = self.node
+        if node is None or getattr(node.call, "__name__", node.call) not in ("squeeze", "squeeze_") or not node.args:
+            return False
+        sizes = node.args[0].sizes
+        given = [*node.args[1:], *(node.kwargs or {}).values()]
+        dims = [d for g in given for d in (g if isinstance(g, (tuple, list)) else [g])]
+        if not all(type(d) is int and -len(sizes) <= d < len(sizes) for d in dims):
+            return False
+        return any(s.free_symbols and not self.owns(s) for s in ([sizes[d] for d in dims] if given else sizes))
+
     def _is_about_numbers(self, expr: sympy.Basic) -> bool:
         """Whether a question is about int and float arguments alone: it is about values then, not about shapes."""
         return all(self.symbols[s].kind == "number" for s in expr.free_symbols)
@@ -377,6 +394,12 @@ class Recording:
         value = self.env.settled_from_two(expr)
         return value is not None and (answer is None or bool(value) == bool(answer))
 
+    def _takes_a_way_of_its_own(self, expr: sympy.Basic, truth: sympy.Basic) -> bool:
+        """Whether no size from 2 on has this answer: autograd's formulas then differ in more than metadata."""
+        assert self.env is not None
+        value = None if expr in self._choices else self.env.settled_from_two(expr)
+        return value is not None and bool(value) != bool(truth)
+
     def _must_be_known(self, expr: sympy.Basic) -> bool:
         """Whether lowering has no way on without the answer: the sign of a slice's bound (`n - 1 >= 0`, `n >= 1`)."""
         if self._is_about_numbers(expr):
@@ -386,6 +409,7 @@ class Recording:
     def begin_node(self, node: NodeRecord, truths: frozenset[sympy.Basic] | None = frozenset()) -> None:
         """A node asks from here on. `truths` are the questions that get their true answer; None means all of them."""
         self.node, self._truths, self.differing, self._questions = node, truths, 0, 0
+        self._insisted = set()
         if truths is not None and not truths:
             self._asked = set()
 
@@ -443,9 +467,11 @@ class Recording:
             return True
         # Where nothing is learnt from it, the node itself can say whether it matters that it fails.
         if self.node is not None and self.phase == "trace" and not _teaches(expr):
+            self._insisted.add(expr)
             self._decide(expr, sympy.true)
             return True
         if self.phase == "aot" and not _teaches(expr):
+            self._insisted.add(expr)
             self.aot_decisions.setdefault(expr, Answer(expr, True, "framework", ""))
             return True
         if expr not in self.requirements:

@@ -10,6 +10,7 @@ import contextlib
 import copy
 import dataclasses
 import itertools
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -71,11 +72,13 @@ def _miscount(programs: Sequence[Program], expected: int, at_most: bool) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a call did: its result or the exception it raised, and its inputs afterwards."""
+    """What a call did: its result or the exception it raised, its inputs and their gradients afterwards."""
 
     result: Any
     error: BaseException | None
     inputs: tuple[Any, ...]
+    gradients: tuple[Any, ...] = ()
+    resized: bool = False  # torch warned that it resized an `out=` buffer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +114,7 @@ def assert_any_shape(
     for entry, layout in itertools.product(sizes, layouts):
         size = (entry,) if isinstance(entry, int) else tuple(entry)
         given = make_inputs(*size)
-        arguments = _laid_out(given if isinstance(given, tuple) else (given,), layout)
+        arguments = laid_out(given if isinstance(given, tuple) else (given,), layout)
         text = difference(fn, compiled, arguments, rtol=rtol, atol=atol)
         if text is not None:
             failures.append(Failure(size, layout, text))
@@ -128,11 +131,16 @@ def difference(
     compiled: Callable[..., Any],
     arguments: tuple[Any, ...],
     *,
+    backward: bool = False,
     rtol: float | None = None,
     atol: float | None = None,
 ) -> str | None:
-    """How a call of `compiled` is not what eager `fn` does, in a line; None if it is. Each gets its own copies."""
-    return _difference(_run(fn, _clone(arguments)), _run(compiled, _clone(arguments)), rtol, atol)
+    """How a call of `compiled` is not what eager `fn` does, in a line; None if it is. Each gets its own copies.
+
+    With `backward` the results are differentiated too, and the gradients of the inputs compared.
+    """
+    want, got = (run_once(f, copies(arguments), backward=backward) for f in (fn, compiled))
+    return outcome_difference(want, got, rtol, atol)
 
 
 def _report(failures: Sequence[Failure], total: int) -> str:
@@ -151,15 +159,54 @@ def _report(failures: Sequence[Failure], total: int) -> str:
     return "\n".join(lines)
 
 
-def _run(fn: Callable[..., Any], arguments: tuple[Any, ...]) -> Outcome:
+def run_once(fn: Callable[..., Any], arguments: tuple[Any, ...], *, backward: bool = False) -> Outcome:
+    """What a call of `fn` with these very arguments does."""
     torch.manual_seed(0)
-    try:
-        return Outcome(fn(*arguments), None, arguments)
-    except Exception as error:
-        return Outcome(None, error, arguments)
+    result: Any = None
+    error: BaseException | None = None
+    with _noticing_resizes() as resizes:
+        try:
+            result = fn(*arguments)
+            if backward:
+                _differentiate(result)
+        except Exception as raised:
+            error = raised
+    gradients = tuple(t.grad for t in trees.leaves(arguments) if isinstance(t, torch.Tensor) and t.is_leaf)
+    return Outcome(result, error, arguments, gradients if backward else (), bool(resizes))
 
 
-def _laid_out(arguments: tuple[Any, ...], layout: str) -> tuple[Any, ...]:
+@contextlib.contextmanager
+def _noticing_resizes() -> Iterator[list[str]]:
+    """Torch's warnings that an `out=` buffer was resized; every other warning goes its way."""
+    seen: list[str] = []
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", message=".*was resized")
+        others = warnings.showwarning
+
+        def show(message: Warning | str, *rest: Any) -> None:
+            if "was resized" in str(message):
+                seen.append(str(message))
+            else:
+                others(message, *rest)
+
+        warnings.showwarning = show  # type: ignore[assignment]
+        try:
+            yield seen
+        finally:
+            torch.set_warn_always(always)
+
+
+def _differentiate(result: Any) -> None:
+    """Backward from everything in a result that has a gradient, with gradients that are not all alike."""
+    outputs = [t for t in trees.leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
+    seeds = [(torch.arange(t.numel()) % 3 + 1).reshape(t.shape).to(t.dtype) for t in outputs]
+    if outputs:
+        torch.autograd.backward(outputs, seeds)
+
+
+def laid_out(arguments: tuple[Any, ...], layout: str) -> tuple[Any, ...]:
     """The same values in memory another way."""
 
     def leaf(value: Any) -> Any:
@@ -180,7 +227,7 @@ def _laid_out(arguments: tuple[Any, ...], layout: str) -> tuple[Any, ...]:
     return tuple(trees.map_leaves(leaf, arguments))
 
 
-def _clone(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+def copies(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """Copies that keep strides, and memory shared between arguments."""
     memory: dict[int, torch.UntypedStorage] = {}
 
@@ -200,7 +247,7 @@ def _clone(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(trees.map_leaves(leaf, arguments))
 
 
-def _difference(want: Outcome, got: Outcome, rtol: float | None, atol: float | None) -> str | None:
+def outcome_difference(want: Outcome, got: Outcome, rtol: float | None, atol: float | None) -> str | None:
     """How `got` is not what eager did, in a line; None if it is."""
     if want.error is not None or got.error is not None:
         if type(want.error) is not type(got.error):
@@ -211,8 +258,18 @@ def _difference(want: Outcome, got: Outcome, rtol: float | None, atol: float | N
             return text
         mine, theirs = _sharing(want), _sharing(got)
         if mine != theirs:
-            return f"outputs share memory with inputs as {theirs}, in eager as {mine}"
-    return _trees(want.inputs, got.inputs, "input", rtol, atol)
+            return f"outputs share memory as {theirs}, in eager as {mine}"
+    if want.resized != got.resized:
+        return (
+            f"a buffer was {'' if got.resized else 'not '}resized with a warning, in eager it was{_not(want.resized)}"
+        )
+    return _trees(want.inputs, got.inputs, "input", rtol, atol) or _trees(
+        want.gradients, got.gradients, "gradient", rtol, atol
+    )
+
+
+def _not(flag: bool) -> str:
+    return "" if flag else " not"
 
 
 def _trees(want: Any, got: Any, what: str, rtol: float | None, atol: float | None) -> str | None:
@@ -255,11 +312,16 @@ def _equal(want: Any, got: Any) -> bool:
 
 
 def _sharing(outcome: Outcome) -> list[int | None]:
-    """For each output tensor the first input that it shares memory with."""
-    inputs = [t for t in trees.leaves(outcome.inputs) if _addresses(t)]
-    places = {t.untyped_storage().data_ptr(): i for i, t in reversed(list(enumerate(inputs)))}
-    outputs = [t for t in trees.leaves(outcome.result) if isinstance(t, torch.Tensor)]
-    return [places.get(t.untyped_storage().data_ptr()) if _addresses(t) else None for t in outputs]
+    """For each output tensor the first tensor before it that it shares memory with: inputs come first, then outputs."""
+    tensors = [t for t in trees.leaves((outcome.inputs, outcome.result)) if isinstance(t, torch.Tensor)]
+    places: dict[int, int] = {}
+    found: list[int | None] = []
+    for place, tensor in enumerate(tensors):
+        pointer = tensor.untyped_storage().data_ptr() if _addresses(tensor) else None
+        found.append(places.get(pointer) if pointer is not None else None)
+        if pointer is not None:
+            places.setdefault(pointer, place)
+    return found[len([t for t in trees.leaves(outcome.inputs) if isinstance(t, torch.Tensor)]) :]
 
 
 def _addresses(value: Any) -> bool:

@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("compiler",),
     ("testing", "hooks", "coverage"),
     ("auto",),
-    ("demo",),
+    ("demo", "fuzz"),
     ("cli",),
     ("__main__", "__init__"),
 )

@@ -1,8 +1,9 @@
 """Outputs that are views of inputs.
 
 Owns one repair: AOTAutograd gives back an output that aliases a mutated input by `as_strided` with the strides of the
-functionalised copy. With symbolic strides that is not the layout eager's view has (wrong values on torch 2.11 to 2.15
-with `dynamic=True` for `x.reshape(-1).add_(1)` on a strided `x`); with static ones it replays the view and is right.
+functionalised copy, and from the beginning of the memory. With symbolic strides or a symbolic offset that is not where
+eager's view lies (wrong values on torch 2.11 to 2.15 with `dynamic=True` for `x.reshape(-1).add_(1)` on a strided `x`,
+and for `x[2:].flatten().mul_(2)`); with static ones it replays the view and is right.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def restorer(graph: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] |
         if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided or node in inputs:
             continue
         source = storages.get(_storage(fake))
-        if source is None or not any(isinstance(s, torch.SymInt) for s in fake.stride()):
+        if source is None or not any(isinstance(s, torch.SymInt) for s in (*fake.stride(), fake.storage_offset())):
             continue
         # The offset counts from that of the input: an input that is no view was captured without one.
         base = value(inputs[source]).storage_offset()

@@ -14,8 +14,8 @@ import torch
 import torch._dynamo.external_utils as external_utils
 from torch._dynamo.eval_frame import OptimizedModule
 
-from anyshape.declaration import Declaration
 from anyshape._torch.shortcuts import Shortcut
+from anyshape.declaration import Declaration
 from anyshape.errors import refuse_deepcopy, refuse_pickle
 from anyshape.programs import Program, Variant
 

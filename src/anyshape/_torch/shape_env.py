@@ -11,12 +11,14 @@ raw question gets the hint's answer, and either is recorded instead of becoming 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import sympy
 import torch
 from torch._dynamo.source import TensorProperty, TensorPropertySource
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
     ShapeEnv,
@@ -177,6 +179,8 @@ class FreeShapeEnv(ShapeEnv):
         **rest: Any,
     ) -> sympy.Basic:
         if not self.recording.owns(orig_expr):
+            if fallback_value is not None and self.recording.drops_dims():
+                raise _ends_the_graph()  # whether a size born from data is 1 decides the rank: no answer holds
             return super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, fallback_value, **rest)
         known = self.settled(orig_expr)
         if known is not None:
@@ -190,6 +194,8 @@ class FreeShapeEnv(ShapeEnv):
 
     def guard_or_defer_runtime_assert(self, orig_expr: Any, msg: str, fx_node: Any = None) -> bool:
         if not self.recording.owns(orig_expr):
+            if isinstance(orig_expr, sympy.Eq) and self.recording.node is not None and _broadcasts():
+                raise _ends_the_graph()  # a size born from data may be 1 as well, and is stretched then
             return super().guard_or_defer_runtime_assert(orig_expr, msg, fx_node)
         known = self.settled(orig_expr)
         if known is not None:
@@ -343,6 +349,24 @@ class FreeShapeEnv(ShapeEnv):
 
 def _is_base(source: Any) -> bool:
     return getattr(source, "member", None) == "_base"
+
+
+def _ends_the_graph() -> Exception:
+    """What makes Dynamo break the graph before the call that asks; what follows sees the size as an input's."""
+    return DataDependentOutputException(torch.ops.aten.sym_size.int)
+
+
+_BROADCASTING = ("infer_size", "_broadcast_shapes")
+
+
+def _broadcasts() -> bool:
+    """Whether the code that asks compares sizes in order to broadcast."""
+    frame: Any = sys._getframe(2)
+    for _ in range(8):
+        if frame is None or frame.f_code.co_name in _BROADCASTING:
+            break
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_name in _BROADCASTING
 
 
 def _own_expr(number: Any) -> sympy.Expr:

@@ -46,6 +46,20 @@ def _many_dims(transform: Callable[..., Any], half: bool, default: Any) -> Calla
     return rule
 
 
+def _fftfreq(n: Any, d: Any = 1.0, **options: Any) -> Any:
+    # Eager divides by a float of this very length, which is one program for every length.
+    if n < 1:
+        return torch.fft.fftfreq(n, d, **options)
+    place = torch.arange(n, **{"dtype": torch.get_default_dtype(), **options})
+    return torch.where(place < (n + 1) // 2, place, place - n) * (1.0 / (n * d))
+
+
+def _rfftfreq(n: Any, d: Any = 1.0, **options: Any) -> Any:
+    if n < 1:
+        return torch.fft.rfftfreq(n, d, **options)
+    return torch.arange(n // 2 + 1, **{"dtype": torch.get_default_dtype(), **options}) * (1.0 / (n * d))
+
+
 _ONE = {torch.fft.fft: False, torch.fft.ifft: False, torch.fft.rfft: False, torch.fft.ihfft: False}
 _ONE_FROM_HALF = {torch.fft.irfft: True, torch.fft.hfft: True}
 _TWO = {torch.fft.fft2: False, torch.fft.ifft2: False, torch.fft.rfft2: False, torch.fft.ihfft2: False}
@@ -57,4 +71,6 @@ RULES: dict[Any, Callable[..., Any]] = {
     **{f: _one_dim(f, half) for f, half in (_ONE | _ONE_FROM_HALF).items()},
     **{f: _many_dims(f, half, (-2, -1)) for f, half in (_TWO | _TWO_FROM_HALF).items()},
     **{f: _many_dims(f, half, None) for f, half in (_ALL | _ALL_FROM_HALF).items()},
+    torch.fft.fftfreq: _fftfreq,
+    torch.fft.rfftfreq: _rfftfreq,
 }

@@ -1,0 +1,183 @@
+"""Whether what a program assumes is checked.
+
+Owns the test of assumptions: each predicate and requirement of each program gets sizes that break it, found by z3; the
+call with those sizes must raise what eager raises, or be served by something else than that program.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import dataclasses
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from anyshape import compiler, testing
+from anyshape._torch import stock
+from anyshape.errors import missing
+from anyshape.fuzz import inputs
+from anyshape.fuzz.case import NUMBER, Case
+from anyshape.fuzz.oracle import function
+from anyshape.programs import Program
+
+LARGEST = 40  # a size of a violating call
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """One assumption, the sizes that break it, and what became of the call."""
+
+    assumption: str
+    sizes: tuple[tuple[str, int], ...]
+    outcome: str  # raised | dispatched | served | differs
+    text: str = ""
+
+    @property
+    def holds(self) -> bool:
+        return self.outcome in ("raised", "dispatched")
+
+
+class _Unreadable(Exception):
+    """An assumption about something else than sizes of inputs."""
+
+
+def check(case: Case, backend: str) -> list[Check]:
+    """Break every assumption of every program that the calls of a case compile."""
+    fn = function(case)
+    torch.compiler.reset()
+    found = []
+    with warnings.catch_warnings(), stock.measuring():
+        warnings.simplefilter("ignore")
+        compiled = compiler.compile(fn, backend=backend)
+        for call in case.calls:
+            testing.run_once(compiled, inputs.arguments(case, call), backward=case.backward)
+        for index, program in enumerate(compiled.programs):
+            for assumption in _assumptions(program):
+                sizes = violating(case, assumption)
+                if sizes is not None:
+                    found.append(_break(case, fn, compiled, index, assumption, sizes))
+    return found
+
+
+def line(checks: Sequence[Check]) -> str:
+    counts = collections.Counter(c.outcome for c in checks)
+    told = ", ".join(f"{counts[o]} {o}" for o in ("raised", "dispatched", "served", "differs"))
+    return f"{len(checks)} assumptions broken: {told}"
+
+
+def _assumptions(program: Program) -> Iterator[str]:
+    yield from (p.text for p in program.predicates)
+    yield from program.requirements
+
+
+def _break(case: Case, fn: Any, compiled: Any, index: int, assumption: str, sizes: dict[str, int]) -> Check:
+    named = tuple(sizes.items())
+    call = dataclasses.replace(case.calls[0], sizes=named)
+    arguments = inputs.arguments(case, call)
+    before = compiled.programs[index].calls
+    want = testing.run_once(fn, testing.copies(arguments), backward=case.backward)
+    got = testing.run_once(compiled, testing.copies(arguments), backward=case.backward)
+    if want.error is not None and type(want.error) is type(got.error):
+        return Check(assumption, named, "raised")
+    text = testing.outcome_difference(want, got, 1e-3, 1e-3)
+    if text is not None:
+        return Check(assumption, named, "differs", text)
+    return Check(assumption, named, "served" if compiled.programs[index].calls > before else "dispatched")
+
+
+# -- sizes that break an assumption ----------------------------------------------------------------------------
+
+
+def violating(case: Case, assumption: str) -> dict[str, int] | None:
+    """Sizes of the case's dims at which `assumption` is false; None if it is about more than dims, or always true."""
+    try:
+        import z3
+    except ImportError as error:
+        raise missing("z3-solver", needed_for="breaking assumptions") from error
+
+    first = dict(case.calls[0].sizes)
+    dims = {d: z3.Int(d) for d in first}
+    used: set[str] = set()
+
+    def size(name: str, index: int | None) -> Any:
+        declared = next((i for i in case.inputs if i.name == name), None)
+        if declared is None or (index is None) != (declared.dtype == NUMBER):
+            raise _Unreadable(name)
+        dim = declared.dims[index or 0]
+        used.add(dim)
+        return dims[dim]
+
+    try:
+        formula = _translate(ast.parse(_plain(assumption), mode="eval").body, size)
+    except (_Unreadable, SyntaxError, IndexError):
+        return None
+    solver = z3.Solver()
+    solver.set("timeout", 2000)
+    solver.add(z3.Not(formula), *(z3.And(d >= 0, d <= LARGEST) for d in dims.values()))
+    solver.add(*(dims[d] == n for d, n in first.items() if d not in used))
+    if solver.check() != z3.sat:
+        return None
+    model = solver.model()
+    return {d: model.eval(v, model_completion=True).as_long() for d, v in dims.items()}
+
+
+def _plain(text: str) -> str:
+    for name in ("ToFloat", "TruncToInt", "Identity"):  # between numbers of one value
+        text = text.replace(f"{name}(", "(")
+    return text
+
+
+_COMPARED = {
+    ast.Eq: lambda a, b: a == b,
+    ast.NotEq: lambda a, b: a != b,
+    ast.Lt: lambda a, b: a < b,
+    ast.LtE: lambda a, b: a <= b,
+    ast.Gt: lambda a, b: a > b,
+    ast.GtE: lambda a, b: a >= b,
+}
+_COMPUTED = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a / b,  # z3's division of integers is Python's where the divisor is positive
+    ast.Mod: lambda a, b: a % b,
+}
+
+
+def _translate(node: ast.AST, size: Any) -> Any:
+    import z3
+
+    again = lambda n: _translate(n, size)
+    match node:
+        case ast.BoolOp(op=ast.And(), values=values):
+            return z3.And(*map(again, values))
+        case ast.BoolOp(op=ast.Or(), values=values):
+            return z3.Or(*map(again, values))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return z3.Not(again(operand))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -again(operand)
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARED:
+            return _COMPARED[type(op)](again(left), again(right))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _COMPUTED:
+            return _COMPUTED[type(op)](again(left), again(right))
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=2)):
+            return again(left) * again(left)
+        case ast.Call(func=ast.Name(id="Min"), args=[a, b]):
+            return z3.If(again(a) <= again(b), again(a), again(b))
+        case ast.Call(func=ast.Name(id="Max"), args=[a, b]):
+            return z3.If(again(a) >= again(b), again(a), again(b))
+        case ast.Call(func=ast.Name(id="Mod" | "PythonMod"), args=[a, b]):
+            return again(a) % again(b)
+        case ast.Constant(value=int() | float() as value) if int(value) == value:
+            return z3.IntVal(int(value))
+        case ast.Subscript(
+            value=ast.Attribute(value=ast.Name(id=name), attr="shape"), slice=ast.Constant(value=int() as index)
+        ):
+            return size(name, index)
+        case ast.Name(id=name):
+            return size(name, None)
+    raise _Unreadable(ast.unparse(node))

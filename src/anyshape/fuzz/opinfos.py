@@ -1,0 +1,132 @@
+"""Every operator of torch's own database, over sizes.
+
+Owns the sweep: which samples, dtypes and layouts, with `out=` and with gradients, and the totals.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from anyshape import compiler, testing
+from anyshape._torch import opinfo, stock, trees
+from anyshape.errors import NotCompilableError
+from anyshape.fuzz.oracle import Target
+
+DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool, torch.complex64)
+LAYOUTS = ("contiguous", "transposed", "sliced")
+SIZES = (3, 7, 2, 1, 0)
+SAMPLES = 2  # of each operator and dtype
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One sample of one operator over the sizes."""
+
+    op: str
+    dtype: str
+    layout: str
+    out: bool
+    calls: int
+    programs: int
+    fallbacks: int
+    differences: tuple[str, ...]
+
+    def json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def names(only: str | None, shard: tuple[int, int]) -> list[str]:
+    """The operators of a shard."""
+    known = opinfo.operators()
+    if only is not None:
+        unknown = [n for n in only.split(",") if n not in known]
+        if unknown:
+            raise NotCompilableError(
+                f"torch's database has no operator {unknown[0]!r}", value=unknown[0], fix="--only add", code="AS007"
+            )
+        return only.split(",")
+    return [n for i, n in enumerate(known) if i % shard[1] == shard[0]]
+
+
+def sweep(name: str, target: Target, *, dtypes: Sequence[torch.dtype] = DTYPES, most: int = SAMPLES) -> list[Row]:
+    """Every sample of an operator: all dtypes contiguous, the first one in every layout, with `out=` and gradients."""
+    op = opinfo.operators()[name]
+    rows = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        usable = [d for d in dtypes if opinfo.supports(op, d)]
+        for dtype in usable:
+            for family in opinfo.samples(op, dtype, SIZES, most):
+                for layout in LAYOUTS if dtype is usable[0] else LAYOUTS[:1]:
+                    rows.append(_row(name, op, family, str(dtype), layout, False, target))
+                if op.supports_out and dtype is usable[0]:
+                    rows.append(_row(name, op, family, str(dtype), "contiguous", True, target))
+    return rows
+
+
+def line(rows: Sequence[Row]) -> str:
+    calls, programs = sum(r.calls for r in rows), sum(r.programs for r in rows)
+    wrong = sum(bool(r.differences) for r in rows)
+    each = programs / len(rows) if rows else 0.0
+    return (
+        f"{len({r.op for r in rows})} operators, {len(rows)} samples, {calls} calls, {wrong} samples differ, "
+        f"{each:.2f} programs a sample, {sum(r.fallbacks for r in rows)} calls ran eagerly"
+    )
+
+
+def _row(name: str, op: Any, family: Any, dtype: str, layout: str, out: bool, target: Target) -> Row:
+    torch.compiler.reset()
+
+    def fn(args: Any, kwargs: Any, buffers: Any) -> Any:
+        return op.op(*args, **kwargs) if buffers is None else op.op(*args, **kwargs, out=buffers)
+
+    differentiable = dtype in ("torch.float32", "torch.float64") and op.supports_autograd and not out
+    made = _compiled(fn, target)
+    differences, calls = [], 0
+    with stock.measuring():
+        for size, (args, kwargs) in family.items():
+            given = testing.laid_out((args, kwargs), layout)
+            if differentiable:
+                given = trees.map_leaves(_with_grad, given)
+            buffers = _buffers(fn, given) if out else None
+            if out and buffers is None:
+                continue
+            calls += 1
+            text = testing.difference(fn, made, (*given, buffers), backward=differentiable, rtol=1e-4, atol=1e-4)
+            if text is not None:
+                differences.append(f"S={size}: {text}")
+    fallbacks = sum(getattr(made, "fallbacks", {}).values())
+    programs = getattr(made, "programs", ())
+    count = len(programs) if isinstance(programs, tuple) else programs
+    return Row(name, dtype, layout, out, calls, count, fallbacks, tuple(differences))
+
+
+def _compiled(fn: Any, target: Target) -> Any:
+    if target.compiler == "anyshape":
+        return compiler.compile(fn, backend=target.backend)
+    return torch.compile(fn, backend=target.backend, dynamic={"stock:dynamic": True}.get(target.compiler))
+
+
+def _with_grad(value: Any) -> Any:
+    is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value.detach().requires_grad_() if is_float else value
+
+
+def _buffers(fn: Any, given: Any) -> Any:
+    """Buffers of the right shapes; None where eager has no result or does not take them."""
+    try:
+        result = fn(*given, None)
+        if isinstance(result, torch.Tensor):
+            return torch.empty_like(result, memory_format=torch.contiguous_format)
+        if not isinstance(result, (tuple, list)) or not all(isinstance(t, torch.Tensor) for t in result):
+            return None
+        buffers = tuple(torch.empty_like(t, memory_format=torch.contiguous_format) for t in result)
+        fn(*given, buffers)
+        return buffers
+    except Exception:
+        return None

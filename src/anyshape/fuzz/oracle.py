@@ -1,0 +1,156 @@
+"""Whether a compiled case does what eager does.
+
+Owns the verdict on one case: every call compared with eager, and the number of programs with the number of ways in
+which eager acts on the sizes of the calls. How two outcomes differ is told by `testing`.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import linecache
+import time
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from anyshape import compiler, testing
+from anyshape._torch import behaviours, stock
+from anyshape.errors import NotCompilableError
+from anyshape.fuzz import inputs
+from anyshape.fuzz.case import Case
+
+COMPILERS = ("anyshape", "stock:static", "stock:dynamic", "stock:unbacked", "eager")
+_STOCK = {"stock:dynamic": "dynamic=True", "stock:unbacked": "mark_unbacked"}
+# Inductor fuses and reorders; what it may do to a value is not what is looked for here.
+_TOLERANCE = {"inductor": 1e-3}
+
+
+# A size becomes the length of a Python list here, which no aten call shows.
+_UNCOUNTED = {"tolist"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What is tested: a compiler and its backend."""
+
+    compiler: str = "anyshape"
+    backend: str = "aot_eager"
+    economy: bool = True  # whether more programs than behaviours are a finding
+
+    def __post_init__(self) -> None:
+        if self.compiler not in COMPILERS:
+            raise NotCompilableError(
+                f"compiler {self.compiler!r} is not one of {', '.join(COMPILERS)}",
+                value=self.compiler,
+                fix="anyshape fuzz --compiler anyshape",
+                code="AS007",
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What became of one case."""
+
+    kind: str | None = None  # None, or what differs: error, shape, dtype, strides, values, sharing, economy, ...
+    text: str = ""
+    call: int | None = None
+    programs: int = 0
+    behaviours: int = 0
+    fallbacks: int = 0
+    raised: int = 0  # calls in which eager raised
+    seconds: float = 0.0
+
+
+def function(case: Case) -> Callable[..., Any]:
+    """The function that the case's source defines, in a module of its own, with lines that tracebacks can show."""
+    name = f"<anyshape fuzz {case.fingerprint}>"
+    linecache.cache[name] = (len(case.source), None, case.source.splitlines(True), name)
+    module = types.ModuleType("case")
+    module.__dict__.update(torch=torch, F=F)
+    exec(compile(case.source, name, "exec"), module.__dict__)
+    return module.__dict__["fn"]  # type: ignore[no-any-return]
+
+
+def compiled(fn: Callable[..., Any], target: Target, case: Case) -> Any:
+    """`fn` as the target compiles it."""
+    if target.compiler == "anyshape":
+        return compiler.compile(fn, backend=target.backend)
+    if target.compiler == "eager":
+        return fn
+    if target.compiler == "stock:static":
+        return torch.compile(fn, backend=target.backend, dynamic=False)
+    free = [range(len(i.dims)) if i.dtype != "number" else () for i in case.inputs]
+    return stock.compile(fn, mode=_STOCK[target.compiler], backend=target.backend, free=free)
+
+
+def judge(case: Case, target: Target) -> Verdict:
+    """Compare every call of a case with eager."""
+    began = time.perf_counter()
+    torch.compiler.reset()
+    fn = function(case)
+    tolerance = _TOLERANCE.get(target.backend)
+    seen: set[Any] = set()
+    raised = 0
+    with warnings.catch_warnings(), stock.measuring():
+        warnings.simplefilter("ignore")
+        try:
+            made = compiled(fn, target, case)
+        except Exception as error:
+            return Verdict("error", f"compile raised {type(error).__name__}: {error}", None)
+        for number, call in enumerate(case.calls):
+            arguments = inputs.arguments(case, call)
+            text, signature, failed = _compare(fn, made, arguments, case.backward, tolerance)
+            seen.add((signature, call.layouts))  # a layout may have a program of its own
+            raised += failed
+            if text is not None:
+                return Verdict(_kind(text), text, number, seconds=time.perf_counter() - began)
+    programs, fallbacks = _programs(made)
+    verdict = Verdict(
+        programs=programs,
+        behaviours=len(seen),
+        fallbacks=fallbacks,
+        raised=raised,
+        seconds=time.perf_counter() - began,
+    )
+    counted = target.economy and target.compiler == "anyshape" and not _UNCOUNTED & {s.op for s in case.steps}
+    if counted and programs > len(seen):
+        text = f"{programs} programs for {len(seen)} behaviours in {len(case.calls)} calls"
+        return dataclasses.replace(verdict, kind="economy", text=text)
+    return verdict
+
+
+def _compare(
+    fn: Callable[..., Any], made: Any, arguments: tuple[Any, ...], backward: bool, tolerance: float | None
+) -> tuple[str | None, Any, bool]:
+    with behaviours.watching() as calls:
+        want = testing.run_once(fn, testing.copies(arguments), backward=backward)
+    got = testing.run_once(made, testing.copies(arguments), backward=backward)
+    # Where both raise, the outcome is the exception; what had been written by then is nobody's promise.
+    alike = want.error is not None and type(want.error) is type(got.error)
+    text = None if alike else testing.outcome_difference(want, got, tolerance, tolerance)
+    return text, (*calls, type(want.error)), want.error is not None
+
+
+def _programs(made: Any) -> tuple[int, int]:
+    """The most programs that any one captured part has, and how many calls ran eagerly."""
+    parts = collections.Counter((p.name, p.line) for p in getattr(made, "programs", ()) if hasattr(p, "name"))
+    fallbacks = getattr(made, "fallbacks", {})
+    return max(parts.values(), default=0), sum(fallbacks.values())
+
+
+_KINDS = ("raised", "shape", "strides", "values", "share memory", "requires_grad", "structure", "resized", "torch.")
+
+
+def _kind(text: str) -> str:
+    """A word for a difference, so that findings can be counted and a shrunk case is still the same finding."""
+    place = text.split(" ")[0].rstrip(":").split("[")[0]
+    for word in _KINDS:
+        if word in text:
+            name = {"raised": "error", "share memory": "sharing", "torch.": "dtype"}.get(word, word)
+            return f"{name} of {place}" if place in ("input", "gradient") else name
+    return "result"

@@ -1,0 +1,84 @@
+"""Faults that the fuzzer found, each as small as it was shrunk to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import anyshape
+from anyshape.testing import difference
+
+BACKENDS = ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
+
+
+def agrees(fn: Callable[..., Any], *calls: tuple[Any, ...], backend: str = "aot_eager", backward: bool = False) -> Any:
+    compiled = anyshape.compile(fn, backend=backend)
+    for number, arguments in enumerate(calls):
+        text = difference(fn, compiled, arguments, backward=backward, rtol=1e-4, atol=1e-4)
+        assert text is None, f"call {number}: {text}"
+    return compiled
+
+
+def test_a_written_view_of_an_input_with_an_offset_lies_where_eagers_does() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        flat = x.flatten()
+        flat.mul_(2)
+        return flat
+
+    agrees(fn, (torch.arange(12.0).reshape(4, 3)[2:],), (torch.arange(18.0).reshape(6, 3)[1:],))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_gradients_of_variance_after_a_call_with_one_element(first: int) -> None:
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        product = torch.outer(x, x)
+        return torch.var(product), x[:1]
+
+    sizes = (first, 7, 1, 2)
+    agrees(fn, *((torch.linspace(-1, 2, n).requires_grad_(),) for n in sizes), backward=True)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_size_born_from_data_is_squeezed_where_it_is_one(backend: str) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        found = torch.where(x > 0)[0].squeeze()
+        return found.contiguous().as_strided(found.shape, found.stride())
+
+    agrees(fn, (torch.tensor([1.0, 2.0]),), (torch.tensor([1.0, -2.0]),), (torch.tensor([-1.0]),), backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("other", [lambda x: x[:1], lambda x: x], ids=["one", "all"])
+def test_a_size_born_from_data_is_stretched_where_it_is_one(other: Any, backend: str) -> None:
+    fn = lambda x: x[x > 0] + other(x)
+    agrees(fn, (torch.tensor([1.0, 2.0]),), (torch.tensor([1.0, -2.0]),), backend=backend)
+
+
+@pytest.mark.parametrize("norm", [lambda x: F.batch_norm(x, None, None, training=True), F.instance_norm])
+@pytest.mark.parametrize("sizes", [[(0, 8, 3)], [(4, 8, 3), (0, 8, 3), (4, 8, 3)]])
+def test_normalising_nothing_gives_nothing(norm: Any, sizes: list[tuple[int, ...]]) -> None:
+    agrees(norm, *((torch.randn(s),) for s in sizes))
+
+
+@pytest.mark.parametrize("frequencies", [torch.fft.fftfreq, torch.fft.rfftfreq])
+def test_frequencies_are_one_program_for_every_length_but_none(frequencies: Any) -> None:
+    fn = lambda x: frequencies(x.shape[0])
+    compiled = agrees(fn, *((torch.ones(n),) for n in (5, 4, 1, 2, 7, 0)))
+    assert len(compiled.programs) == 2
+
+
+@pytest.mark.parametrize("options", [{}, {"stride": 1, "padding": 1}, {"ceil_mode": True, "dilation": 2}], ids=str)
+@pytest.mark.parametrize("grad", [False, True])
+def test_pooling_in_one_dim_is_one_program_for_every_length(options: dict[str, Any], grad: bool) -> None:
+    fn = lambda x: F.max_pool1d(x, 3, **options)
+    shapes = [(2, 3, 9), (1, 2, 7), (4, 1, 5), (3, 16), (5, 8), (2, 3, 2)]
+    compiled = agrees(fn, *((torch.randn(s).requires_grad_(grad),) for s in shapes), backward=grad)
+    assert len(compiled.programs) <= 2  # with a batch and without
+
+
+def test_unfolding_a_sliced_input_comes_to_an_end() -> None:
+    agrees(lambda x: F.unfold(x, (1, 2)), (torch.randn(7, 2, 7, 5)[..., 1::2],), (torch.randn(2, 3, 1, 9)[..., 1::2],))

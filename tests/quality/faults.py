@@ -1,0 +1,330 @@
+"""Faults put into anyshape on purpose, to see whether the fuzzer finds them.
+
+Each is a context manager that breaks one thing, as a slip in the code would.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import sympy
+import torch
+
+from anyshape import dispatch, engine, recording, verify
+from anyshape._torch import aliases, capture, out_calls, shape_env, slices
+from anyshape.dispatch import Admission
+from anyshape.recording import NodeRecord, Recording
+
+Fault = Callable[[], contextlib.AbstractContextManager[None]]
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(function: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
+    FAULTS[function.__name__] = contextlib.contextmanager(function)
+    return function
+
+
+@contextlib.contextmanager
+def replaced(holder: Any, name: str, value: Any) -> Iterator[None]:
+    with mock.patch.object(holder, name, value):
+        yield
+
+
+def overlooking(*words: str) -> Any:
+    """A verification that does not see differences whose text has one of these words."""
+    differs = verify.differs
+
+    def blind(*args: Any, **kwargs: Any) -> Any:
+        found = differs(*args, **kwargs)
+        return None if found is not None and any(w in str(found) for w in words) else found
+
+    return replaced(verify, "differs", blind)
+
+
+# -- recording -------------------------------------------------------------------------------------------------
+
+
+@fault
+def a_decision_is_not_recorded() -> Iterator[None]:
+    with replaced(Recording, "_decide", lambda self, expr, outcome: None):
+        yield
+
+
+@fault
+def a_predicate_is_not_recorded() -> Iterator[None]:
+    with replaced(Recording, "_assume", lambda self, expr, outcome: None):
+        yield
+
+
+@fault
+def a_requirement_is_not_recorded() -> Iterator[None]:
+    require = Recording.require
+
+    def forgetful(self: Recording, expr: Any) -> bool:
+        outcome = require(self, expr)
+        self.requirements.pop(expr, None)
+        return outcome
+
+    with replaced(Recording, "require", forgetful):
+        yield
+
+
+@fault
+def a_requirement_that_fails_is_said_to_hold() -> Iterator[None]:
+    with replaced(Recording, "require", lambda self, expr: True):
+        yield
+
+
+@fault
+def decisions_are_predicates() -> Iterator[None]:
+    with replaced(Recording, "_decide", lambda self, expr, outcome: self._assume(expr, outcome)):
+        yield
+
+
+@fault
+def questions_of_autograd_are_not_recorded() -> Iterator[None]:
+    answer = Recording.answer
+
+    def silent(self: Recording, expr: Any, general: Any) -> Any:
+        if self.phase != "aot":
+            return answer(self, expr, general)
+        truth = self.truth(expr)
+        return truth if general is None else general
+
+    with replaced(Recording, "answer", silent):
+        yield
+
+
+@fault
+def a_way_of_its_own_is_taken_for_all() -> Iterator[None]:
+    with replaced(Recording, "_takes_a_way_of_its_own", lambda self, expr, truth: False):
+        yield
+
+
+@fault
+def strides_are_those_of_the_first_call() -> Iterator[None]:
+    layout = Recording.layout
+
+    def baked(self: Recording, sizes: Any, strides: Any, symbols: Any, free_stride: Any) -> Any:
+        made = layout(self, sizes, strides, symbols, free_stride)
+        return [sympy.Integer(n) if s.is_Symbol else s for s, n in zip(made, strides, strict=True)]
+
+    with replaced(Recording, "layout", baked):
+        yield
+
+
+@fault
+def a_size_born_from_data_is_never_one_for_squeeze() -> Iterator[None]:
+    with replaced(Recording, "drops_dims", lambda self: False):
+        yield
+
+
+@fault
+def a_size_born_from_data_is_never_one_for_broadcasts() -> Iterator[None]:
+    with replaced(shape_env, "_broadcasts", lambda: False):
+        yield
+
+
+@fault
+def sizes_are_two_or_more() -> Iterator[None]:
+    settled = shape_env.FreeShapeEnv.settled
+
+    def specialised(self: Any, expr: Any) -> Any:
+        found = settled(self, expr)
+        return found if found is not None or not expr.is_Boolean else self.settled_from_two(expr)
+
+    with replaced(shape_env.FreeShapeEnv, "settled", specialised):
+        yield
+
+
+# -- verification ----------------------------------------------------------------------------------------------
+
+
+@fault
+def a_class_is_admitted_unverified() -> Iterator[None]:
+    with replaced(verify, "differs", lambda *args, **kwargs: None):
+        yield
+
+
+@fault
+def shapes_are_not_compared() -> Iterator[None]:
+    with overlooking(": captured for shape"):
+        yield
+
+
+@fault
+def strides_are_not_compared() -> Iterator[None]:
+    with overlooking(": captured for strides"):
+        yield
+
+
+@fault
+def shared_memory_is_not_compared() -> Iterator[None]:
+    with overlooking("memory shared"):
+        yield
+
+
+@fault
+def errors_of_the_concrete_run_are_taken_for_results() -> Iterator[None]:
+    with overlooking("captured for a result"):
+        yield
+
+
+@fault
+def indices_into_nothing_are_admitted() -> Iterator[None]:
+    with replaced(verify, "_indexes_nothing", lambda call, tensors: False):
+        yield
+
+
+@fault
+def statistics_of_nothing_are_admitted() -> Iterator[None]:
+    with replaced(verify, "_normalises_nothing", lambda node, tensors: False):
+        yield
+
+
+@fault
+def other_ways_are_taken_for_the_same() -> Iterator[None]:
+    with replaced(NodeRecord, "chooses_otherwise", lambda self, sizes: False):
+        yield
+
+
+@fault
+def a_stand_in_is_not_verified() -> Iterator[None]:
+    with replaced(engine, "holds", lambda recording, sizes: True):
+        yield
+
+
+# -- dispatch --------------------------------------------------------------------------------------------------
+
+
+@fault
+def every_key_is_admitted() -> Iterator[None]:
+    with replaced(Admission, "refuses", lambda self, key: None):
+        yield
+
+
+@fault
+def no_new_key_is_admitted() -> Iterator[None]:
+    refuses = Admission.refuses
+
+    def strict(self: Admission, key: Any) -> Any:
+        return dispatch.Refusal("class", "new") if self.known else refuses(self, key)
+
+    with replaced(Admission, "refuses", strict):
+        yield
+
+
+@fault
+def the_key_leaves_out_the_last_number() -> Iterator[None]:
+    call = Admission._learn
+    seen: dict[Any, bool] = {}
+
+    def short(self: Admission, key: tuple[int, ...]) -> bool:
+        return seen.setdefault((id(self), key[:-1]), call(self, key))
+
+    with replaced(Admission, "_learn", short):
+        yield
+
+
+@fault
+def a_verdict_is_kept_for_the_class() -> Iterator[None]:
+    with replaced(Admission, "_asked", lambda self, decisions, key: ()):
+        yield
+
+
+@fault
+def classes_are_verified_at_the_hints() -> Iterator[None]:
+    with replaced(Admission, "binding", lambda self, key: dict(self.recording.hints)):
+        yield
+
+
+@fault
+def predicates_are_not_checked() -> Iterator[None]:
+    build = Admission._build
+
+    def unchecked(self: Admission) -> None:
+        build(self)
+        self._answers, self._facts = [], lambda key: ()
+
+    with replaced(Admission, "_build", unchecked):
+        yield
+
+
+@fault
+def layouts_are_not_checked() -> Iterator[None]:
+    build = Admission._build
+
+    def unchecked(self: Admission) -> None:
+        build(self)
+        self._layout, self._strides = [], lambda key: ()
+
+    with replaced(Admission, "_build", unchecked):
+        yield
+
+
+# -- around the graph ------------------------------------------------------------------------------------------
+
+
+@fault
+def views_of_written_inputs_are_left_to_torch() -> Iterator[None]:
+    with replaced(aliases, "restorer", lambda graph: None):
+        yield
+
+
+@fault
+def offsets_of_views_are_forgotten() -> Iterator[None]:
+    with replaced(aliases, "_differs", lambda result, stride, offset: False):
+        yield
+
+
+@fault
+def slices_do_not_clamp() -> Iterator[None]:
+    with replaced(slices, "index", lambda size, bound: bound + size if bound < 0 else bound):
+        yield
+
+
+@fault
+def a_buffer_of_another_shape_is_written_as_it_is() -> Iterator[None]:
+    owner = next(c for c in vars(out_calls).values() if isinstance(c, type) and hasattr(c, "_require_shape"))
+    with replaced(owner, "_require_shape", lambda self, out, value: None):
+        yield
+
+
+@fault
+def an_answer_is_the_opposite() -> Iterator[None]:
+    note = Recording._note
+
+    def opposite(self: Recording, expr: Any, outcome: bool) -> Any:
+        made = note(self, expr, outcome)
+        return dataclasses.replace(made, outcome=not outcome) if isinstance(expr, sympy.Eq) else made
+
+    with replaced(Recording, "_note", opposite):
+        yield
+
+
+@fault
+def a_capture_that_fails_is_an_error() -> Iterator[None]:
+    with replaced(capture, "runs_eagerly", lambda *args, **kwargs: False):
+        yield
+
+
+@fault
+def stand_ins_are_ones() -> Iterator[None]:
+    with replaced(recording, "STAND_INS", ({0: 1}, {})), replaced(engine, "STAND_INS", ({0: 1}, {})):
+        yield
+
+
+@fault
+def written_inputs_are_copies() -> Iterator[None]:
+    compile_graph = engine.Engine.compile_graph
+
+    def copying(self: Any, graph: Any, inputs: Any) -> Any:
+        made = compile_graph(self, graph, inputs)
+        return lambda *args: made(*(a.clone() if isinstance(a, torch.Tensor) and not a.is_leaf else a for a in args))
+
+    with replaced(engine.Engine, "compile_graph", copying):
+        yield

@@ -1,0 +1,229 @@
+"""The parts of the fuzzer: cases, generation, shrinking, repro files, workers that die, corpora."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+import anyshape
+from anyshape.fuzz import campaign, command, known, models, opinfos, repro, worker
+from anyshape.fuzz.case import Call, Case, Input, Step, dumps, loads
+from anyshape.fuzz.corpus import Corpus
+from anyshape.fuzz.generate import generate
+from anyshape.fuzz.operations import FAMILIES, OPERATIONS
+from anyshape.fuzz.oracle import Target, Verdict, function, judge
+from anyshape.fuzz.shrink import shrink
+
+SQUEEZE = Case(
+    inputs=(Input("x0", ("a", "b"), "float32"), Input("x1", ("b",), "float32")),
+    steps=(
+        Step("unary", "v0", ("x0",), (("f", "sin"),)),
+        Step("squeeze", "v1", ("v0",)),
+        Step("unary", "v2", ("x1",), (("f", "cos"),)),
+    ),
+    results=("v1", "v2"),
+    calls=tuple(Call((("a", a), ("b", 3)), ("contiguous", "contiguous")) for a in (4, 1, 7)),
+)
+
+
+def drops_a_dim(case: Case) -> bool:
+    """Stands for a compiler that is wrong where a squeeze really squeezes."""
+    squeezes = any(s.op == "squeeze" for s in case.steps)
+    return squeezes and any(("a", 1) in c.sizes for c in case.calls) and "a" in case.inputs[0].dims
+
+
+def test_source_is_python_that_runs() -> None:
+    assert function(SQUEEZE)(torch.ones(1, 3), torch.zeros(3))[0].shape == (3,)
+    assert SQUEEZE.source.splitlines()[1] == "    v0 = x0.sin()"
+
+
+def test_json_keeps_everything() -> None:
+    for case in (SQUEEZE, *generate(3, 0, 20)):
+        assert loads(dumps(case)) == case
+
+
+def test_a_seed_gives_the_same_cases_whatever_is_drawn_besides() -> None:
+    assert list(generate(5, 0, 12))[7:12] == list(generate(5, 7, 12))
+    assert list(generate(5, 0, 5)) != list(generate(6, 0, 5))
+
+
+def test_generation_reaches_every_family_and_most_pairs_of_kinds() -> None:
+    seen = {s.op for case in generate(1, 0, 200) for s in case.steps}
+    assert {OPERATIONS[op].family for op in seen} == set(FAMILIES)
+    assert len(seen) > len(OPERATIONS) // 2
+
+
+def test_most_cases_have_a_result_in_eager() -> None:
+    verdicts = [judge(case, Target("eager")) for case in generate(2, 0, 60)]
+    assert all(v.kind is None for v in verdicts)
+    assert sum(v.raised == 0 for v in verdicts) > 20
+
+
+def test_shrinking_keeps_what_fails_and_little_else() -> None:
+    small = shrink(SQUEEZE, drops_a_dim)
+    assert [s.op for s in small.steps] == ["squeeze"]
+    assert len(small.calls) == 1 and len(small.inputs) == 1 and small.results == ("v1",)
+    assert drops_a_dim(small)
+
+
+def test_shrinking_stops_when_its_time_is_up() -> None:
+    assert shrink(SQUEEZE, drops_a_dim, seconds=0) == SQUEEZE
+
+
+def test_an_unknown_compiler_is_refused_with_a_fix() -> None:
+    with pytest.raises(anyshape.Error, match=r"AS007.*'stock:fast'"):
+        Target("stock:fast")
+
+
+# -- repro files -----------------------------------------------------------------------------------------------
+
+WRONG = """
+import anyshape, torch
+def wrong(fn, **options):
+    return lambda *args: tuple(t + 1 for t in fn(*args))
+anyshape.compile = wrong
+"""
+
+
+def run_file(path: pathlib.Path, *, before: str = "") -> subprocess.CompletedProcess[str]:
+    text = path.read_text()
+    path.write_text(text.replace("import anyshape\n", f"import anyshape\n{before}\n"))
+    return subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False)
+
+
+def test_a_repro_file_fails_on_its_own_and_holds_when_mended(tmp_path: pathlib.Path) -> None:
+    finding = repro.Finding(SQUEEZE, Verdict("values", "result: values differ"), Target(), 4, 17)
+    path = tmp_path / "found.py"
+    path.write_text(repro.text(finding))
+    held = run_file(path)
+    assert held.returncode == 0 and "it holds" in held.stdout, held.stderr
+    failed = run_file(path, before=WRONG)
+    assert failed.returncode == 1 and "call 0: result 0: values" in failed.stderr
+    assert "--seed 4" in path.read_text() and torch.__version__ in path.read_text()
+    line = next(row for row in path.read_text().splitlines() if row.startswith('{"backward"'))
+    assert loads(line) == SQUEEZE
+
+
+def test_a_finding_survives_json() -> None:
+    finding = repro.Finding(SQUEEZE, Verdict("values", "text"), Target("stock:dynamic"), 1, 2, SQUEEZE, "also")
+    again = repro.from_json(json.loads(json.dumps(finding.json())))
+    assert again == dataclasses.replace(finding, verdict=Verdict("values", "text"))
+
+
+# -- campaigns -------------------------------------------------------------------------------------------------
+
+
+def settings(**changes: Any) -> campaign.Settings:
+    plain = campaign.Settings(programs=4, seed=3, target=Target("eager"), timeout=60, shrink_seconds=5)
+    return dataclasses.replace(plain, **changes)
+
+
+def test_a_campaign_is_kept_and_goes_on_where_it_stopped(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
+    first = campaign.run(settings(), Corpus(str(tmp_path)))
+    assert first.programs == 4 and first.kinds == {"equal": 4} and first.ops
+    monkeypatch.setattr(campaign, "_run_chunk", lambda *args: pytest.fail("it was run again"))
+    again = campaign.run(settings(), Corpus(str(tmp_path)))
+    assert again.json() == first.json()
+
+
+def test_shards_are_the_whole_and_nothing_twice() -> None:
+    whole = settings(programs=320).chunks()
+    parts = [settings(programs=320, shard=(i, 3)).chunks() for i in range(3)]
+    assert sorted(chunk for part in parts for chunk in part) == whole and whole[-1] == (300, 320)
+
+
+def test_the_shard_is_torchruns_where_none_is_given(monkeypatch: Any) -> None:
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setenv("WORLD_SIZE", "5")
+    assert campaign.parse_shard(None) == (2, 5)
+    assert campaign.parse_shard("1/4") == (1, 4)
+    with pytest.raises(anyshape.Error, match="AS007"):
+        campaign.parse_shard("4/4")
+
+
+@pytest.mark.parametrize(
+    ("does", "how"),
+    [("os.abort()", "crash"), ("time.sleep(60)", "hang"), ("raise MemoryError('none left')", "memory")],
+)
+def test_a_worker_that_dies_is_a_finding_and_the_campaign_goes_on(does: str, how: str, tmp_path: pathlib.Path) -> None:
+    # A stand-in for the worker: it runs three cases, and dies of the second.
+    (tmp_path / "dying.py").write_text(f"""
+import json, os, sys, time
+given = json.loads(sys.argv[1])
+case = {dumps(SQUEEZE)!r}
+say = lambda **event: print(json.dumps(event), flush=True)
+if "case" in given:
+    if given["target"]["compiler"] != "eager":
+        {does}
+    sys.exit()
+for number in range(given["start"], given["stop"]):
+    say(event="case", number=number, case=case)
+    if number == 1:
+        {does}
+    say(event="verdict", number=number, kind=None, text="", raised=0, fallbacks=0, programs=1)
+say(event="done")
+""")
+    popen = subprocess.Popen
+    stand_in = lambda command, **rest: popen([sys.executable, str(tmp_path / "dying.py"), command[-1]], **rest)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(campaign.subprocess, "Popen", stand_in)
+        patched = settings(programs=3, target=Target(), timeout=2.0, shrink_seconds=0.1)
+        totals = campaign.run(patched, Corpus(str(tmp_path / "corpus")))
+    assert totals.programs == 3
+    assert totals.kinds == {"equal": 2, how: 1}
+    assert [f["kind"] for f in totals.findings] == [how]
+    assert pathlib.Path(totals.findings[0]["file"]).exists()
+
+
+def test_known_faults_of_torch_are_counted_by_name() -> None:
+    written = Case(
+        inputs=(Input("x0", (), "float64"),),
+        steps=(Step("mul_", "v0", ("x0",), (("k", -1),)),),
+        results=("v0",),
+        calls=(Call((), ("contiguous",)),),
+    )
+    target = Target()
+    static = worker.static_difference(written, target)
+    assert static is not None and "values" in static
+    assert known.name(written, static) == "lost-scalar-write"
+    assert known.name(written, None) is None
+
+
+# -- other modes -----------------------------------------------------------------------------------------------
+
+
+def test_opinfo_mode(tmp_path: pathlib.Path, capsys: Any) -> None:
+    file = tmp_path / "rows.json"
+    assert command.opinfo(Target(), only="squeeze,bmm", shard=(0, 1), json_file=str(file)) == 0
+    rows = json.loads(file.read_text())["rows"]
+    assert {r["op"] for r in rows} == {"squeeze", "bmm"} and any(r["out"] for r in rows)
+    assert "2 operators" in capsys.readouterr().out
+    with pytest.raises(anyshape.Error, match="no operator 'no_such'"):
+        opinfos.names("no_such", (0, 1))
+
+
+def factory() -> Any:
+    return lambda x: x.squeeze(0) + 1, lambda batch, seq: (torch.ones(batch, seq),), {"batch": (0, 1, 3)}
+
+
+def test_model_mode(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "model.json"
+    address = f"{__name__}:factory"
+    assert command.model(address, Target(), calls=8, seed=0, json_file=str(file)) == 0
+    assert json.loads(file.read_text())["calls"] == 8
+    with pytest.raises(anyshape.Error, match="no factory at 'nowhere:factory'"):
+        models.load("nowhere:factory")
+
+
+def test_model_mode_names_the_smallest_failing_call(monkeypatch: Any) -> None:
+    monkeypatch.setattr(models.compiler, "compile", lambda fn, **options: lambda x: fn(x) + (x.shape[0] == 1))
+    report = models.fuzz(f"{__name__}:factory", Target(), calls=12, seed=0)
+    assert report.smallest is not None and report.smallest.sizes[0] == 1
+    assert "the smallest: batch=1" in report.text()
