@@ -1,0 +1,446 @@
+"""Watches every compilation, stock torch's and anyshape's, and changes none.
+
+Owns the hooks: around the compilation of a frame, the report of a graph break, the text of a guard, the call of a compiled
+graph, and `torch.compile`. Each is a patch of one name, undone at the end; an exception in here ends in a `Trouble`, never in
+the program. What the events mean is the doctor's business.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import inspect
+import os
+import platform
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import torch
+import torch._dynamo.convert_frame as convert_frame
+import torch._dynamo.eval_frame as eval_frame
+import torch._dynamo.exc as dynamo_exc
+import torch._dynamo.guards as dynamo_guards
+import torch._dynamo.output_graph as output_graph
+import torch._dynamo.symbolic_convert as symbolic_convert
+import torch.fx.experimental.symbolic_shapes as symbolic_shapes
+from torch._guards import CompileContext, TracingContext
+
+from anyshape._torch import failed_guards
+from anyshape.doctor import guard_text
+from anyshape.doctor.event_log import Sink
+from anyshape.doctor.events import VERSION, Calls, Compilation, GraphBreak, Reason, Run, Trouble
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_SHOWN_ARGUMENTS = 32
+_SHOWN_INPUTS = 6  # tensors of a call whose sizes are kept
+_LIMIT = "recompile limit exceeded"
+_FLUSH_SECONDS = 0.5
+
+
+class Observer:
+    """Turns what the hooks see into events. One is active in a process at a time."""
+
+    def __init__(self, sink: Sink, *, sample: float = 1.0, most_sizes: int = 10_000) -> None:
+        self._sink = sink
+        self._began = time.time()
+        self._stacks: dict[str, Any] = {}
+        self._symbols: dict[str, dict[str, str]] = {}  # of the last DDE, by compile id
+        self._pins: dict[tuple[str, str, int], Any] = {}  # sizes that a trace fixed, and the line that did it
+        self._sites: dict[types.CodeType, tuple[str, int, str]] = {}
+        self._counts: collections.Counter[tuple[str, Any]] = collections.Counter()
+        self._lock = threading.Lock()
+        self._flushed = self._began
+        self._every = max(1, round(1 / sample)) if sample > 0 else 0
+        self._seen = 0
+        self._most_sizes = most_sizes
+        self._pid = os.getpid()
+
+    # -- events ------------------------------------------------------------------------------------------------
+
+    def emit(self, event: Any) -> None:
+        try:
+            self._sink(event)
+        except Exception:  # a full disk is not the program's business
+            return
+
+    def trouble(self, where: str, error: BaseException) -> None:
+        text = f"{where}: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        self.emit(Trouble(text, pid=os.getpid()))
+
+    def start(self, command: tuple[str, ...]) -> None:
+        python = platform.python_version()
+        self.emit(Run(VERSION, command, str(torch.__version__), python, os.getpid(), self._began))
+
+    def now(self) -> float:
+        return time.time() - self._began
+
+    def flush(self) -> None:
+        """Write the calls that were counted since the last time."""
+        with self._lock:
+            counts, self._counts = self._counts, collections.Counter()
+            self._flushed = time.time()
+        for (compile_id, sizes), count in counts.items():
+            self.emit(Calls(compile_id, sizes, count * self._every, self.now(), os.getpid()))
+
+    # -- hooks -------------------------------------------------------------------------------------------------
+
+    def compilation(self, original: Callable[..., Any], bound: dict[str, Any], run: Callable[[], Any]) -> Any:
+        """Around the compilation of one frame."""
+        try:
+            about = self._about(bound)
+        except Exception as error:
+            self.trouble("a compilation", error)
+            return run()
+        began = time.perf_counter()
+        start = self.now()
+        outcome, text, guards = "compiled", "", 0
+        try:
+            result = run()
+        except BaseException as error:
+            outcome, text = _failure(error)
+            raise
+        else:
+            guarded = getattr(result, "guarded_code", None)
+            if guarded is None:
+                outcome, text = "skipped", str(getattr(result, "skip_reason", None) or "")
+            else:
+                guards = failed_guards.count(guarded)
+            return result
+        finally:
+            seconds = time.perf_counter() - began
+            try:
+                symbols = self._symbols.pop(about["id"], {}) if outcome == "failed" else {}
+                self.emit(Compilation(
+                    symbols=symbols, start=start, seconds=seconds, outcome=outcome, error=text[:4000], guards=guards, **about,
+                ))  # fmt: skip
+            except Exception as error:
+                self.trouble("a compilation", error)
+
+    def _about(self, bound: dict[str, Any]) -> dict[str, Any]:
+        code = bound["code"]
+        site = self._sites.get(code, ("", 0, ""))
+        call = _caller()
+        frame_locals = bound.get("locals") or {}
+        return {
+            "id": str(bound["compile_id"]),
+            "name": code.co_name,
+            "file": code.co_filename,
+            "line": code.co_firstlineno,
+            "module": str((bound.get("globals") or {}).get("__name__", "")),
+            "qualname": getattr(code, "co_qualname", code.co_name),
+            "by": "anyshape" if _by_anyshape() else "stock",
+            "reasons": tuple(self._reasons(bound, frame_locals)),
+            "freevars": tuple(code.co_freevars),
+            "arguments": _arguments(frame_locals),
+            "call_file": call[0],
+            "call_line": call[1],
+            "compile_file": site[0],
+            "compile_line": site[1],
+            "dynamic": site[2],
+            "thread": threading.current_thread().name,
+            "pid": os.getpid(),
+        }
+
+    def _reasons(self, bound: dict[str, Any], frame_locals: dict[str, Any]) -> Iterator[Reason]:
+        entries = bound.get("cache_entries_for_reasons")
+        for entry in bound.get("cache_entries") or () if entries is None else entries:
+            try:
+                for reason in failed_guards.failed(entry, frame_locals, self._stacks):
+                    pin = self._pins.get((reason.entry, reason.source, -1 if reason.dim is None else reason.dim))
+                    yield reason if pin is None or reason.kind != "size" else failed_guards.pinned(reason, *pin)
+            except Exception as error:
+                self.trouble("the reasons of a compilation", error)
+
+    def guard_text(self, text: str, guard: Any) -> None:
+        stack = getattr(guard, "user_stack", None)
+        if stack:
+            self._stacks[text] = stack
+
+    def data_dependent(self, shape_env: Any) -> None:
+        self._symbols[str(CompileContext.current_compile_id())] = _symbols(shape_env)
+
+    def replaced(self, shape_env: Any, symbol: Any, value: Any) -> None:
+        """A symbol became a number, or another symbol: the sizes it stands for are tied from here on."""
+        if not getattr(value, "is_number", False):
+            return
+        compile_id = str(CompileContext.current_compile_id())
+        stack = TracingContext.extract_stack()
+        frame = next((f for f in reversed(stack) if not failed_guards.is_torchs(f.filename)), None)
+        for text in _sources(shape_env, symbol):
+            for source, dim in guard_text.size_sources(text):
+                if frame is not None:
+                    place = (frame.filename, frame.lineno or 0, (frame.line or "").strip())
+                    self._pins.setdefault((compile_id, source, dim), place)
+
+    def graph_break(self, reason: str, error: Any, code_options: Any) -> None:
+        stack = getattr(error, "real_stack", None) or ()
+        frame = next((f for f in reversed(stack) if not failed_guards.is_torchs(f.filename)), None)
+        where = (frame.filename, frame.lineno or 0, frame.line or "") if frame is not None else None
+        if where is None:
+            where = (code_options["co_filename"], code_options["co_firstlineno"], "")
+        compile_id = CompileContext.current_compile_id()
+        self.emit(GraphBreak(
+            str(compile_id), where[0], where[1], _with_cause(reason, error), where[2].strip(),
+            self._symbols.pop(str(compile_id), {}), self.now(), os.getpid(),
+        ))  # fmt: skip
+
+    def compiled_by(self, fn: Any, context: Any) -> None:
+        """Remember the line that said `torch.compile` for this function or module."""
+        target = inspect.unwrap(fn.forward if isinstance(fn, torch.nn.Module) else fn)
+        code = getattr(target, "__code__", None)
+        if code is not None:
+            file, line = _caller()
+            dynamic = getattr(context, "_dynamic", None)
+            self._sites[code] = (file, line, "" if dynamic is None else f"dynamic={dynamic}")
+
+    def counted(self, graph: Any, compiled: Any) -> Any:
+        """The compiled graph, counting its calls by the sizes of what it is given."""
+        owner = getattr(compiled, "__self__", None)
+        if hasattr(owner, "real_recompile") and hasattr(owner, "forward"):
+            owner.real_recompile()  # as torch does next, when it finds the module's own method here
+            compiled = owner.forward
+        if not self._every or not isinstance(compiled, types.FunctionType | types.MethodType | functools.partial):
+            return compiled
+        compile_id = str(CompileContext.current_compile_id())
+        inputs = _sized_inputs(graph)
+        served, names = self._served, tuple(name for name, _ in inputs)
+        places = tuple(index for _, index in inputs)
+
+        def call(*args: Any) -> Any:
+            served(compile_id, names, places, args)
+            return compiled(*args)
+
+        functools.update_wrapper(call, compiled)
+        return call
+
+    def _served(self, compile_id: str, names: tuple[str, ...], places: tuple[int, ...], args: Any) -> None:
+        try:
+            self._seen += 1
+            if self._seen % self._every:
+                return
+            key = (compile_id, tuple((n, tuple(args[i].shape)) for n, i in zip(names, places, strict=True)))
+            with self._lock:
+                new = key not in self._counts
+                if new and len(self._counts) >= self._most_sizes:
+                    key = (compile_id, ())
+                self._counts[key] += 1
+            if time.time() - self._flushed > _FLUSH_SECONDS:
+                self.flush()
+        except Exception as error:
+            self.trouble("a call", error)
+
+    def after_fork(self) -> None:
+        """The counts so far are the parent's to write."""
+        self._lock = threading.Lock()
+        self._counts = collections.Counter()
+
+
+@contextlib.contextmanager
+def watching(observer: Observer) -> Iterator[None]:
+    """Every hook in place, for as long as this lasts."""
+    with contextlib.ExitStack() as stack:
+        for owner, name, make in _HOOKS:
+            original = getattr(owner, name, None)
+            if original is None:
+                observer.trouble("a hook", AttributeError(f"this torch has no {name}"))
+                continue
+            stack.enter_context(mock.patch.object(owner, name, make(observer, original)))
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=observer.after_fork)
+        try:
+            yield
+        finally:
+            observer.flush()
+
+
+def _compile_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def compile_frame(*args: Any, **kwargs: Any) -> Any:
+        try:
+            bound = dict(signature.bind(*args, **kwargs).arguments)
+        except TypeError as error:
+            observer.trouble("a compilation", error)
+            return original(*args, **kwargs)
+        if "skip" in kwargs:
+            kwargs["skip"] += 2  # torch leaves out as many frames as it knows of; two more stand here
+        return observer.compilation(original, bound, lambda: original(*args, **kwargs))
+
+    return compile_frame
+
+
+def _break_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def log_graph_break(*args: Any, **kwargs: Any) -> Any:
+        try:
+            bound = signature.bind(*args, **kwargs).arguments
+            error = bound.get("exc")
+            if not getattr(error, "logged", False):
+                observer.graph_break(bound.get("reason", ""), error, bound.get("code_options", {}))
+        except Exception as error:
+            observer.trouble("a graph break", error)
+        return original(*args, **kwargs)
+
+    return log_graph_break
+
+
+def _text_hook(observer: Observer, original: Callable[..., str]) -> Callable[..., str]:
+    @functools.wraps(original)
+    def get_verbose_code_part(code_part: str, guard: Any) -> str:
+        text = original(code_part, guard)
+        with contextlib.suppress(Exception):
+            observer.guard_text(text, guard)
+        return text
+
+    return get_verbose_code_part
+
+
+def _backend_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call_user_compiler(self: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+        compiled = original(self, graph, *args, **kwargs)
+        try:
+            return observer.counted(graph, compiled)
+        except Exception as error:
+            observer.trouble("a graph", error)
+            return compiled
+
+    return call_user_compiler
+
+
+def _context_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call_context(self: Any, fn: Any) -> Any:
+        with contextlib.suppress(Exception):
+            observer.compiled_by(fn, self)
+        return original(self, fn)
+
+    return call_context
+
+
+def _dde_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def make_data_dependent_error(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with contextlib.suppress(Exception):
+            observer.data_dependent(self)
+        return original(self, *args, **kwargs)
+
+    return make_data_dependent_error
+
+
+def _replacement_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def set_replacement(self: Any, symbol: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+        with contextlib.suppress(Exception):
+            observer.replaced(self, symbol, value)
+        return original(self, symbol, value, *args, **kwargs)
+
+    return set_replacement
+
+
+_HOOKS: tuple[tuple[Any, str, Callable[[Observer, Any], Any]], ...] = (
+    (convert_frame, "_compile", _compile_hook),
+    (symbolic_convert.InstructionTranslatorBase, "log_graph_break", _break_hook),
+    (dynamo_guards, "get_verbose_code_part", _text_hook),
+    (output_graph.OutputGraph, "call_user_compiler", _backend_hook),
+    (eval_frame._TorchDynamoContext, "__call__", _context_hook),
+    (symbolic_shapes.ShapeEnv, "_make_data_dependent_error", _dde_hook),
+    (symbolic_shapes.ShapeEnv, "_set_replacement", _replacement_hook),
+)
+
+
+def _failure(error: BaseException) -> tuple[str, str]:
+    text = f"{type(error).__name__}: {error}"
+    if _LIMIT in text or isinstance(error, getattr(dynamo_exc, "FailOnRecompileLimitHit", ())):
+        return "limit", text
+    return "failed", text
+
+
+def _with_cause(reason: str, error: Any) -> str:
+    """The reason, and the error under it: a branch on a size that has no hint names the size only there."""
+    cause = getattr(error, "__cause__", None)
+    text = str(reason)
+    return (text if cause is None or str(cause) in text else f"{text}\n{cause}")[:8000]
+
+
+def _symbols(shape_env: Any) -> dict[str, str]:
+    """The sizes of arguments that are symbols in a trace, and what they are sizes of."""
+    named = {str(symbol): _sources(shape_env, symbol) for symbol in shape_env.var_to_sources}
+    found = {symbol: sources[0] for symbol, sources in named.items() if sources}
+    # A size that was marked unbacked is only known by the fake tensor that has it.
+    for tracked in getattr(shape_env, "tracked_fakes", None) or ():
+        name = tracked.source.name
+        for dim, size in enumerate(getattr(tracked.fake, "shape", ())):
+            if isinstance(size, torch.SymInt):
+                found.setdefault(str(size.node.expr), f"{name() if callable(name) else name}.size()[{dim}]")
+    return found
+
+
+def _sources(shape_env: Any, symbol: Any) -> list[str]:
+    sources = shape_env.var_to_sources.get(symbol, ())
+    return [s.name() if callable(s.name) else str(s.name) for s in sources]
+
+
+def _caller() -> tuple[str, int]:
+    """The nearest line outside torch and anyshape."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not failed_guards.is_torchs(file) and not file.startswith(_OURS) and not _is_library(file):
+            return file, frame.f_lineno
+        frame = frame.f_back
+    return "", 0
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith("<") or os.path.basename(file) in ("contextlib.py", "runpy.py", "functools.py", "mock.py")
+
+
+def _by_anyshape() -> bool:
+    capture = sys.modules.get("anyshape._torch.capture")
+    frame: types.FrameType | None = sys._getframe(1)
+    for _ in range(12):
+        if frame is None or capture is None:
+            return False
+        if frame.f_code.co_filename == capture.__file__:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _arguments(frame_locals: dict[str, Any]) -> dict[str, str]:
+    """What a frame was called with, in a word each."""
+    return {n: _word(v) for n, v in list(frame_locals.items())[:_SHOWN_ARGUMENTS] if not n.startswith("__")}
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{type(value).__name__} {str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
+    if isinstance(value, bool | int | float | str | types.NoneType):
+        return repr(value)[:80]
+    if isinstance(value, list | tuple | dict | set):
+        return f"{type(value).__name__} of {len(value)}"
+    return type(value).__name__
+
+
+def _sized_inputs(graph: Any) -> list[tuple[str, int]]:
+    """The inputs of a graph whose sizes tell calls apart: tensors that the caller passes, not parameters."""
+    found: list[tuple[str, int]] = []
+    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    for index, node in enumerate(placeholders):
+        example = node.meta.get("example_value")
+        source = getattr(getattr(node, "_dynamo_source", None), "name", "")
+        name = source() if callable(source) else source
+        held = "_parameters" in name or "_buffers" in name or isinstance(example, torch.nn.Parameter)
+        if isinstance(example, torch.Tensor) and example.dim() and name and not held:
+            found.append((name, index))
+    return found[:_SHOWN_INPUTS]
