@@ -3,27 +3,41 @@
 This file is the index: every public name, and where it lives.
 """
 
+from typing import TYPE_CHECKING as _TYPES
+
 from anyshape._torch import versions as _versions
+from anyshape._version import __version__
 
-_versions.check()  # before anything else of torch's insides is touched
+if _versions.is_installed() or _TYPES:
+    _versions.check()  # before anything else of torch's insides is touched
 
-from anyshape import testing  # noqa: E402
-from anyshape._version import __version__  # noqa: E402
-from anyshape.compiler import compile  # noqa: E402
-from anyshape.errors import (  # noqa: E402
-    DeclarationError,
-    Error,
-    FallbackWarning,
-    InvariantError,
-    NewBehaviourError,
-    NotCompilableError,
-    UnsupportedTorchError,
-)
-from anyshape.explain import explain  # noqa: E402
-from anyshape.programs import Predicate, Program, Variant  # noqa: E402
+    from anyshape import testing
+    from anyshape.compiler import compile
+    from anyshape.errors import (
+        DeclarationError,
+        DoctorError,
+        Error,
+        FallbackWarning,
+        InvariantError,
+        NewBehaviourError,
+        NotCompilableError,
+        UnsupportedTorchError,
+    )
+    from anyshape.explain import explain
+    from anyshape.observing import observe
+    from anyshape.programs import Predicate, Program, Variant
+else:
+
+    def __getattr__(name: str) -> object:
+        """Without torch there is `anyshape doctor --from`, and this for everything else."""
+        if name in __all__:
+            _versions.check()
+        raise AttributeError(f"module 'anyshape' has no attribute {name!r}")
+
 
 __all__ = [
     "DeclarationError",
+    "DoctorError",
     "Error",
     "FallbackWarning",
     "InvariantError",
@@ -36,5 +50,6 @@ __all__ = [
     "__version__",
     "compile",
     "explain",
+    "observe",
     "testing",
 ]

@@ -26,6 +26,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "AS020": "an invariant does not hold",
         "AS021": "a size is not the declared one",
         "AS022": "a layout is not the declared one",
+        "AS060": "the doctor cannot examine this",
     }
 )
 
@@ -115,6 +116,12 @@ class InvariantError(Error, ValueError):
     """A call breaks what was declared about it."""
 
     default_code = "AS020"
+
+
+class DoctorError(Error, ValueError):
+    """There is nothing that the doctor could run or read."""
+
+    default_code = "AS060"
 
 
 class FallbackWarning(UserWarning):

@@ -16,6 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("_version", "errors", "programs"),
     ("declaration", "solver", "explain"),
     ("spec_file",),
+    ("doctor",),
     ("recording", "ops"),
     ("_torch",),
     ("verify",),
@@ -23,15 +24,15 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine",),
     ("_torch/modules",),
     ("compiler",),
-    ("testing",),
+    ("testing", "observing"),
     ("demo",),
     ("cli",),
     ("__main__", "__init__"),
 )
 # Upward imports that are known, each with what has to happen for it to go.
 KNOWN: set[tuple[str, str]] = set()
-WITHOUT_TORCH = ("errors", "programs", "explain", "declaration", "solver", "spec_file", "recording")
-OPTIONAL = ("rich", "typer", "jinja2", "fsspec", "z3", "hypothesis")
+WITHOUT_TORCH = ("errors", "programs", "explain", "declaration", "solver", "spec_file", "recording", "doctor")
+OPTIONAL = ("rich", "typer", "jinja2", "fsspec", "z3", "hypothesis", "plotly", "pytest")
 PRIVATE = re.compile(r"^torch\.(?!_check$)(_(?!_)|.*\._(?!_)|fx\.experimental)")
 
 

@@ -1,8 +1,8 @@
 """Every guard that a call failed, of every program that refused it.
 
-Owns the walk over Dynamo's guard trees. torch itself stops at the first failure of each; here each leaf is asked on its
-own, with the value it is about, so nothing is compiled, kept or changed. Guards of anyshape are not asked: theirs answer by
-verifying, which leaves traces.
+Owns the walk over Dynamo's guard trees. torch itself stops at the first failure of each; here each leaf is asked on
+its own, with the value it is about, so nothing is compiled, kept or changed. Guards of anyshape are not asked: theirs
+answer by verifying, which leaves traces.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def resolve(file: str) -> str:
 
 
 def is_torchs(file: str) -> bool:
-    return file.startswith(TORCH_FOLDER) or file.startswith("<frozen")
+    return file.startswith((TORCH_FOLDER, "<frozen"))
 
 
 def _nodes(node: Any) -> Iterator[Any]:
@@ -130,7 +130,9 @@ def _counted(reason: Reason, manager: Any, scope: dict[str, Any]) -> Reason:
     return reason
 
 
-def _of_node(name: str, node: Any, manager: Any, scope: dict[str, Any], stacks: Mapping[str, Sequence[Any]]) -> list[Reason]:
+def _of_node(
+    name: str, node: Any, manager: Any, scope: dict[str, Any], stacks: Mapping[str, Sequence[Any]]
+) -> list[Reason]:
     source = node.get_source()
     leaves = node.get_leaf_guards()
     if not leaves or source.startswith(_SKIPPED):
@@ -210,7 +212,9 @@ def _with(reason: Reason, **changes: Any) -> Reason:
 
 
 def _is_ours(manager: Any) -> bool:
-    return any(_OURS in part for leaf in manager.root.get_epilogue_lambda_guards() for part in leaf.verbose_code_parts())
+    return any(
+        _OURS in part for leaf in manager.root.get_epilogue_lambda_guards() for part in leaf.verbose_code_parts()
+    )
 
 
 def _shown(value: Any) -> Any:

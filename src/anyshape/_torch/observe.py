@@ -1,16 +1,16 @@
 """Watches every compilation, stock torch's and anyshape's, and changes none.
 
-Owns the hooks: around the compilation of a frame, the report of a graph break, the text of a guard, the call of a compiled
-graph, and `torch.compile`. Each is a patch of one name, undone at the end; an exception in here ends in a `Trouble`, never in
-the program. What the events mean is the doctor's business.
+Owns the hooks: around the compilation of a frame, the report of a graph break, the text of a guard, the call of a
+compiled graph, and `torch.compile`. Each is a patch of one name, undone at the end; an exception in here ends in a
+`Trouble`, never in the program. What the events mean is the doctor's business.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import functools
 import inspect
+import itertools
 import os
 import platform
 import sys
@@ -53,21 +53,17 @@ class Observer:
         self._symbols: dict[str, dict[str, str]] = {}  # of the last DDE, by compile id
         self._pins: dict[tuple[str, str, int], Any] = {}  # sizes that a trace fixed, and the line that did it
         self._sites: dict[types.CodeType, tuple[str, int, str]] = {}
-        self._counts: collections.Counter[tuple[str, Any]] = collections.Counter()
-        self._lock = threading.Lock()
+        self._served: list[tuple[str, tuple[str, ...], dict[Any, int]]] = []  # calls by sizes, for each program
         self._flushed = self._began
         self._every = max(1, round(1 / sample)) if sample > 0 else 0
-        self._seen = 0
         self._most_sizes = most_sizes
-        self._pid = os.getpid()
 
     # -- events ------------------------------------------------------------------------------------------------
 
     def emit(self, event: Any) -> None:
-        try:
-            self._sink(event)
-        except Exception:  # a full disk is not the program's business
-            return
+        for watcher in list(_watchers) if _hooking is self else [self]:
+            with contextlib.suppress(Exception):  # a full disk is not the program's business
+                watcher._sink(event)
 
     def trouble(self, where: str, error: BaseException) -> None:
         text = f"{where}: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
@@ -82,11 +78,15 @@ class Observer:
 
     def flush(self) -> None:
         """Write the calls that were counted since the last time."""
-        with self._lock:
-            counts, self._counts = self._counts, collections.Counter()
-            self._flushed = time.time()
-        for (compile_id, sizes), count in counts.items():
-            self.emit(Calls(compile_id, sizes, count * self._every, self.now(), os.getpid()))
+        if _hooking is not None and _hooking is not self:
+            return _hooking.flush()
+        self._flushed = time.time()
+        for compile_id, names, counts in list(self._served):
+            for key in list(counts):
+                count = counts.pop(key, 0)
+                sizes = tuple((n, tuple(int(d) for d in size)) for n, size in zip(names, key, strict=False))
+                self.emit(Calls(compile_id, sizes, count * self._every, self.now(), os.getpid()))
+        return None
 
     # -- hooks -------------------------------------------------------------------------------------------------
 
@@ -117,7 +117,8 @@ class Observer:
             try:
                 symbols = self._symbols.pop(about["id"], {}) if outcome == "failed" else {}
                 self.emit(Compilation(
-                    symbols=symbols, start=start, seconds=seconds, outcome=outcome, error=text[:4000], guards=guards, **about,
+                    symbols=symbols, start=start, seconds=seconds, outcome=outcome, error=text[:4000],
+                    guards=guards, **about,
                 ))  # fmt: skip
             except Exception as error:
                 self.trouble("a compilation", error)
@@ -201,62 +202,89 @@ class Observer:
 
     def counted(self, graph: Any, compiled: Any) -> Any:
         """The compiled graph, counting its calls by the sizes of what it is given."""
-        owner = getattr(compiled, "__self__", None)
+        owner: Any = getattr(compiled, "__self__", None)
         if hasattr(owner, "real_recompile") and hasattr(owner, "forward"):
             owner.real_recompile()  # as torch does next, when it finds the module's own method here
             compiled = owner.forward
         if not self._every or not isinstance(compiled, types.FunctionType | types.MethodType | functools.partial):
             return compiled
-        compile_id = str(CompileContext.current_compile_id())
         inputs = _sized_inputs(graph)
-        served, names = self._served, tuple(name for name, _ in inputs)
-        places = tuple(index for _, index in inputs)
+        counts: dict[Any, int] = {}
+        names = tuple(name for name, _ in inputs)
+        self._served.append((str(CompileContext.current_compile_id()), names, counts))
+        return self._counting(compiled, tuple(index for _, index in inputs), counts)
+
+    def _counting(self, compiled: Callable[..., Any], places: tuple[int, ...], counts: dict[Any, int]) -> Any:
+        """The one thing that runs at every call, so it does little: a lookup by sizes, and now and then the clock."""
+        every, ticks, most = self._every, itertools.count(1), self._most_sizes
 
         def call(*args: Any) -> Any:
-            served(compile_id, names, places, args)
+            tick = next(ticks)
+            if tick % every == 0:
+                try:
+                    sizes = tuple([args[i].shape for i in places])
+                    known = counts.get(sizes)
+                    if known is None and len(counts) >= most:
+                        sizes, known = (), counts.get(())
+                    counts[sizes] = 1 if known is None else known + 1
+                    if tick & 63 == 0 and time.time() - self._flushed > _FLUSH_SECONDS:
+                        self.flush()
+                except Exception as error:
+                    self.trouble("a call", error)
             return compiled(*args)
 
         functools.update_wrapper(call, compiled)
         return call
 
-    def _served(self, compile_id: str, names: tuple[str, ...], places: tuple[int, ...], args: Any) -> None:
-        try:
-            self._seen += 1
-            if self._seen % self._every:
-                return
-            key = (compile_id, tuple((n, tuple(args[i].shape)) for n, i in zip(names, places, strict=True)))
-            with self._lock:
-                new = key not in self._counts
-                if new and len(self._counts) >= self._most_sizes:
-                    key = (compile_id, ())
-                self._counts[key] += 1
-            if time.time() - self._flushed > _FLUSH_SECONDS:
-                self.flush()
-        except Exception as error:
-            self.trouble("a call", error)
-
     def after_fork(self) -> None:
         """The counts so far are the parent's to write."""
-        self._lock = threading.Lock()
-        self._counts = collections.Counter()
+        for _, _, counts in self._served:
+            counts.clear()
+
+
+_installing = threading.Lock()
+_installed: contextlib.ExitStack | None = None
+_hooking: Observer | None = None  # whose hooks are in place
+_watchers: list[Observer] = []  # all who hear what it sees
 
 
 @contextlib.contextmanager
 def watching(observer: Observer) -> Iterator[None]:
-    """Every hook in place, for as long as this lasts."""
-    with contextlib.ExitStack() as stack:
-        for owner, name, make in _HOOKS:
-            original = getattr(owner, name, None)
-            if original is None:
-                observer.trouble("a hook", AttributeError(f"this torch has no {name}"))
-                continue
-            stack.enter_context(mock.patch.object(owner, name, make(observer, original)))
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=observer.after_fork)
-        try:
-            yield
-        finally:
+    """Every hook in place, for as long as anyone watches. Observers that overlap share one set of hooks."""
+    global _installed, _hooking
+    with _installing:
+        _watchers.append(observer)
+        if _installed is None:
+            _installed, _hooking = _install(observer), observer
+    try:
+        yield
+    finally:
+        with _installing:
             observer.flush()
+            _watchers.remove(observer)
+            if not _watchers:
+                _installed.close()
+                _installed = _hooking = None
+
+
+def _install(observer: Observer) -> contextlib.ExitStack:
+    stack = contextlib.ExitStack()
+    for owner, name, make in _HOOKS:
+        original = getattr(owner, name, None)
+        if original is None:
+            observer.trouble("a hook", AttributeError(f"this torch has no {name}"))
+            continue
+        stack.enter_context(mock.patch.object(owner, name, make(observer, original)))
+    return stack
+
+
+def _after_fork() -> None:
+    if _hooking is not None:
+        _hooking.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _compile_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -360,6 +388,8 @@ _HOOKS: tuple[tuple[Any, str, Callable[[Observer, Any], Any]], ...] = (
 
 def _failure(error: BaseException) -> tuple[str, str]:
     text = f"{type(error).__name__}: {error}"
+    if not isinstance(error, Exception):
+        return "retraced", text  # anyshape gives a capture up on its own; an interrupt is the user's
     if _LIMIT in text or isinstance(error, getattr(dynamo_exc, "FailOnRecompileLimitHit", ())):
         return "limit", text
     return "failed", text

@@ -41,10 +41,13 @@ class Cause:
     values: tuple[Any, ...]
     detail: str
     asked_by: str = "user"
+    frame: tuple[str, int] = ("", 0)
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return self.code, self.file, self.line, self.source, self.dim
+        """What makes two causes one finding. Where torch itself bounds a size, the line is only that of some use."""
+        where = self.frame if self.code in ("D101", "D102") else (self.file, self.line)
+        return self.code, where, self.source, self.dim
 
 
 def diagnose(events: Iterable[Event]) -> tuple[Finding, ...]:
@@ -98,15 +101,18 @@ def _finding(group: Sequence[tuple[Cause, Compilation, float]]) -> Finding:
 
 def _causes(compilation: Compilation, repeated: set[tuple[Any, ...]]) -> list[Cause]:
     """What made this compilation necessary: the reasons of the program that came nearest to serving the call."""
+    causes = [_classify(reason, compilation, repeated) for reason in _nearest(compilation)]
+    return list({cause.key: cause for cause in causes}.values())
+
+
+def _nearest(compilation: Compilation) -> list[Reason]:
     by_entry: dict[str, list[Reason]] = collections.defaultdict(list)
     for reason in compilation.reasons:
         by_entry[reason.entry].append(reason)
     if not by_entry:
         return []
     essential = {entry: _essential(reasons) for entry, reasons in by_entry.items()}
-    nearest = min(essential, key=lambda entry: (len(essential[entry]), -_number(entry)))
-    causes = [_classify(reason, compilation, repeated) for reason in essential[nearest]]
-    return list({cause.key: cause for cause in causes}.values())
+    return essential[min(essential, key=lambda entry: (len(essential[entry]), -_number(entry)))]
 
 
 def _essential(reasons: Sequence[Reason]) -> list[Reason]:
@@ -128,11 +134,18 @@ def _essential(reasons: Sequence[Reason]) -> list[Reason]:
 
 
 def _repeated(compilations: Sequence[Compilation]) -> set[tuple[Any, ...]]:
-    """Sizes that were refused more than once by programs of one frame: being told once did not help."""
+    """Sizes that the nearest program refused more than once for being a number: being told once did not help."""
     counts: collections.Counter[tuple[Any, ...]] = collections.Counter()
     for c in compilations:
-        counts.update({(c.file, c.line, c.name, r.source, r.dim) for r in c.reasons if r.kind in ("size", "shape")})
+        sizes = [r for r in _nearest(c) if r.kind in ("size", "shape") and not _small(r)]
+        counts.update(
+            {(c.file, c.line, c.name, r.source, r.dim) for r in sizes if r.kind == "size" or " == " in r.guard}
+        )
     return {key for key, count in counts.items() if count > 1}
+
+
+def _small(reason: Reason) -> bool:
+    return reason.expected in (0, 1) or reason.actual in (0, 1)
 
 
 def _classify(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, ...]]) -> Cause:
@@ -146,21 +159,32 @@ def _classify(reason: Reason, compilation: Compilation, repeated: set[tuple[Any,
     if not file:
         file, line, code_line = compilation.file, compilation.line, ""
     shown = tuple(_plain(v) for v in values if v is not None)
-    return Cause(code, file, line, code_line, reason.source, reason.dim, shown, detail, reason.asked_by)
+    return Cause(
+        code,
+        file,
+        line,
+        code_line,
+        reason.source,
+        reason.dim,
+        shown,
+        detail,
+        reason.asked_by,
+        (compilation.file, compilation.line),
+    )
 
 
 def _disease(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, ...]]) -> tuple[str, str]:
     """The code for one reason, and a sentence."""
     name = guard_text.argument(reason.source)
-    change = f"{reason.expected!r} before, {reason.actual!r} now"
+    change = f"{reason.expected!r} before" + ("" if reason.actual is None else f", {reason.actual!r} now")
     again = (compilation.file, compilation.line, compilation.name, reason.source, reason.dim) in repeated
     if reason.kind in ("shape", "size", "stride"):
         if _STRIDED.search(reason.code):
-            return "D140", f"strides are asked about: {reason.guard}"
+            return "D140", f"strides are asked about: {guard_text.readable(reason.guard)}"
         if _LAYOUT.search(reason.code) and reason.kind != "size":
-            return "D141", f"a layout property is asked for: {reason.guard}"
+            return "D141", f"a layout property is asked for: {guard_text.readable(reason.guard)}"
     if reason.kind == "size":
-        if {reason.expected, reason.actual} & {0, 1}:
+        if _small(reason):
             return "D101", change
         if _OUT.search(reason.code) and (again or _is_buffer(name, reason.code)):
             return "D106", change
@@ -170,22 +194,27 @@ def _disease(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
     if reason.kind == "shape":
         return _of_relation(reason, name)
     if reason.kind == "stride":
-        return "D105", f"stride {change}" if not isinstance(reason.expected, str) else f"not so: {reason.guard}"
+        return "D105", f"stride {change}" if not isinstance(
+            reason.expected, str
+        ) else f"not so: {guard_text.readable(reason.guard)}"
     if reason.kind == "item":
-        return ("D104" if _BRANCH.search(reason.code) else "D107"), f"not so now: {reason.guard}"
+        return ("D104" if _BRANCH.search(reason.code) else "D107"), f"not so now: {guard_text.readable(reason.guard)}"
     if reason.kind == "rank":
         return "D114", f"{reason.expected} dims before, {reason.actual} now"
     if reason.kind in ("dtype", "keys", "device"):
         return ("D108" if reason.kind == "dtype" else "D114"), change
     if reason.kind in ("requires_grad", "global_state"):
-        return "D109", change if reason.kind == "requires_grad" else "grad mode, autocast or another global state changed"
+        return (
+            "D109",
+            change if reason.kind == "requires_grad" else "grad mode, autocast or another global state changed",
+        )
     if reason.kind in ("tensor_type", "type"):
         kinds = {str(reason.expected).split(".")[-1].strip("'<>"), str(reason.actual)}
         held = guard_text.is_global(reason.source) or "." in name
         if kinds <= _TENSOR_KINDS or not held:
             return ("D112" if kinds <= _TENSOR_KINDS else "D114"), change
     if reason.kind == "length":
-        return "D113", f"length {change}" if reason.actual is not None else reason.guard
+        return "D113", f"length {change}" if reason.actual is not None else guard_text.readable(reason.guard)
     if reason.kind == "aliasing":
         return "D114", "two arguments are now one tensor, or no longer are"
     if guard_text.is_global(reason.source) or _root(reason.source) in compilation.freevars:
@@ -194,20 +223,21 @@ def _disease(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
         return "D110", change
     if reason.kind == "value" and reason.source:
         return "D107", change
-    return "D114", reason.guard if reason.kind == "backend" or not reason.source else change
+    return "D114", guard_text.readable(reason.guard) if reason.kind == "backend" or not reason.source else change
 
 
 def _of_relation(reason: Reason, name: str) -> tuple[str, str]:
     small = reason.actual in (0, 1) if not isinstance(reason.actual, list | tuple) else bool({0, 1} & {*reason.actual})
+    small = small or (reason.actual is None and guard_text.is_zero_one(reason.guard))  # a trace has no values
     if small and re.match(r"^2 <= ", reason.guard):
-        return "D101", f"the program was made for sizes of 2 and more: {reason.guard}"
+        return "D101", f"the program was made for sizes of 2 and more: {guard_text.readable(reason.guard)}"
     if _OUT.search(reason.code):
-        return "D106", f"the call fixes the size: {reason.guard}"
+        return "D106", f"the call fixes the size: {guard_text.readable(reason.guard)}"
     if reason.asked_by == "user" and _BRANCH.search(reason.code):
-        return "D104", f"this branch went the other way: {reason.guard}"
+        return "D104", f"this branch went the other way: {guard_text.readable(reason.guard)}"
     if small and not reason.code:
-        return "D101", f"not so at {reason.actual}: {reason.guard}"
-    return "D103", f"not so now: {reason.guard}"
+        return "D101", f"not so at {reason.actual}: {guard_text.readable(reason.guard)}"
+    return "D103", f"not so now: {guard_text.readable(reason.guard)}"
 
 
 def _plain(value: Any) -> Any:
@@ -248,7 +278,9 @@ def _breaks(
         if cause.code in ("D120", "D121", "D140", "D141"):
             lines.add((cause.file, cause.line))
         # What follows a break is compiled on its own; that is what it costs.
-        resumed = [c for c in compilations if c.name.startswith(_RESUMED) and (c.file, c.line) == (broken.file, broken.line)]
+        resumed = [
+            c for c in compilations if c.name.startswith(_RESUMED) and (c.file, c.line) == (broken.file, broken.line)
+        ]
         first = broken is next(b for b in breaks if (b.file, b.line) == (broken.file, broken.line))
         found[cause.key].append((cause, compilation, sum(c.seconds for c in resumed) if first else 0.0))
     return lines
@@ -262,9 +294,7 @@ def _of_failure(compilation: Compilation) -> Cause:
     return _of_text(text, file, int(line), code.strip(), symbols=compilation.symbols, failed=True)
 
 
-def _of_text(
-    text: str, file: str, line: int, code: str, *, symbols: Mapping[str, str], failed: bool = False
-) -> Cause:
+def _of_text(text: str, file: str, line: int, code: str, *, symbols: Mapping[str, str], failed: bool = False) -> Cause:
     headline = _headline(text)
     if _DDE.search(text) is None:
         return Cause("D123" if failed else "D122", file, line, code, "", None, (), headline)

@@ -30,7 +30,9 @@ class Reason:
     """One guard of one earlier program that a call failed: why that program could not serve it."""
 
     entry: str  # the compile id of the program that refused: 0/0
-    kind: str  # size | stride | rank | dtype | requires_grad | device | tensor_type | shape | value | type | length | ...
+    kind: (
+        str  # size | stride | rank | dtype | requires_grad | device | tensor_type | shape | value | type | length | ...
+    )
     guard: str  # the guard as torch writes it, without its comment
     source: str = ""  # what it is about: L['x']
     dim: int | None = None
@@ -53,7 +55,7 @@ class Compilation:
     line: int
     start: float
     seconds: float
-    outcome: str = "compiled"  # compiled | skipped | limit | failed
+    outcome: str = "compiled"  # compiled | skipped | retraced | limit | failed
     error: str = ""
     module: str = ""
     qualname: str = ""

@@ -1,7 +1,7 @@
 """The diseases that the doctor knows, and what it says when it has found one.
 
-Owns the codes, each for ever and each with a part of its own in the documentation (reference/findings), and the values
-`Finding` and `Remedy`. Knows nothing of torch.
+Owns the codes, each for ever and each with a part of its own in the documentation (reference/findings), and the
+values `Finding` and `Remedy`. Knows nothing of torch.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ _ALL: Final = (
             "say what holds with torch._check before the branch, or keep the branch out of the compiled function"),
     Disease("D121", "dde-framework", "torch asks about a size that is only known at run time", "error",
             "compile with anyshape, or say what holds with torch._check before the call"),
-    Disease("D122", "graph-break", "torch could not put this into one graph", "warning", "see the reason that torch gives"),
+    Disease("D122", "graph-break", "torch could not put this into one graph", "warning",
+            "see the reason that torch gives"),
     Disease("D123", "failed", "a compilation failed", "error", "see the error that torch gives"),
     Disease("D130", "limit", "the recompile limit was reached: new sizes run eagerly from now on", "error",
             "remove the cause of the recompiles; a higher limit only buys time"),
@@ -145,4 +146,9 @@ class Finding:
 
 
 def _remedy(remedy: Remedy) -> dict[str, Any]:
-    return {"kind": remedy.kind, "text": remedy.text, "toml": remedy.toml, "settings": [list(s) for s in remedy.settings]}
+    return {
+        "kind": remedy.kind,
+        "text": remedy.text,
+        "toml": remedy.toml,
+        "settings": [list(s) for s in remedy.settings],
+    }

@@ -19,20 +19,25 @@ _PLACE = re.compile(r"#\s*(?P<file>[^#\n]+?):(?P<line>\d+) in (?P<name>\S+)\s*$"
 _CLOSURE = re.compile(r'guard on "(?P<name>[^\W\d]\w*)"(?P<path>[^,]*)')  # how torch names a variable of a closure
 _TENSOR = re.compile(
     r"check_tensor\((?P<source>.+?), (?P<type>[\w.]+), DispatchKeySet\((?P<keys>[^)]*)\), (?P<dtype>torch\.\w+), "
-    r"device=(?P<device>[^,]*), requires_grad=(?P<grad>True|False), size=(?P<size>\[[^\]]*\]), stride=(?P<stride>\[[^\]]*\])"
+    r"device=(?P<device>[^,]*), requires_grad=(?P<grad>True|False), "
+    r"size=(?P<size>\[[^\]]*\]), stride=(?P<stride>\[[^\]]*\])"
 )
 _SIZE = re.compile(r"(?P<source>[LG]\[.+?)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]")
 _SENTENCE = re.compile(
-    r"tensor '(?P<source>.*?)' (?P<what>size|stride|rank|dtype|requires_grad|dispatch key set|device|Tensor device index)"
+    r"tensor '(?P<source>.*?)' "
+    r"(?P<what>size|stride|rank|dtype|requires_grad|dispatch key set|device|Tensor device index)"
     r"[^.]*mismatch(?: at index (?P<dim>\d+))?\. expected (?P<expected>.*?),? actual (?P<actual>.*)$",
     re.DOTALL,
 )
 _TYPE_SENTENCE = re.compile(
-    r"expected type of '(?P<source>.*?)' to be (?P<expected>.*?),? ?(?:but found|' but found|got) (?P<actual>.*)$", re.DOTALL
+    r"expected type of '(?P<source>.*?)' to be (?P<expected>.*?),? ?(?:but found|' but found|got) (?P<actual>.*)$",
+    re.DOTALL,
 )
 _VALUE = re.compile(r"^(?P<source>[LG]\[.+?|[^\W\d][\w.\[\]'\"]*) == (?P<value>.+)$", re.DOTALL)
 _LENGTH = re.compile(r"^(?:not )?len\((?P<source>.+?)\)(?: [!=]= (?P<value>\d+))?$")
-_IDENTITY = re.compile(r"^___check_(?P<what>obj|type)_id\((?P<source>.+?), (?P<id>\d+)\)(?:, type=(?P<type>.*))?$", re.S)
+_IDENTITY = re.compile(
+    r"^___check_(?P<what>obj|type)_id\((?P<source>.+?), (?P<id>\d+)\)(?:, type=(?P<type>.*))?$", re.S
+)
 _NUMBER = re.compile(r"-?\d+")
 FIELDS = {"Tensor device index": "device", "dispatch key set": "keys"}
 
@@ -74,6 +79,8 @@ def split(text: str) -> Written:
         return Written(rest.split("  # ")[0].strip(), framework=framework, hint=hint)
     head = rest[: found.start()]
     guard, _, code = head.partition("  # ")
+    # A guard with two origins names both, joined by "and"; the later one is the user's.
+    code = re.split(r"\)\s+and\s+|:\d+ in \w+\s+and\s+", code)[-1]
     return Written(guard.strip(), found["file"].strip(), int(found["line"]), code.strip(), framework, hint)
 
 
@@ -161,10 +168,12 @@ def reason(entry: str, text: str, *, actual: Any = None) -> Reason:
     if (found := re.fullmatch(r"(?P<source>[LG]\[.+?|\w+) is (?:not )?None", guard)) is not None:
         return Reason(entry, "type", guard, _local(found["source"]), None, guard.partition(" is ")[2], actual, **where)
     if (found := _VALUE.search(guard)) is not None:
-        source = named or _local(found["source"])
-        return Reason(entry, "value", guard, source, None, _literal(found["value"]), actual, **where)
+        about = named or _local(found["source"])
+        return Reason(entry, "value", guard, about, None, _literal(found["value"]), actual, **where)
     source = re.search(r"[LG]\[[^\]]*\](?:\[[^\]]*\]|\.\w+)*", guard)
-    return Reason(entry, "value" if source else "other", guard, source[0] if source else "", None, guard, actual, **where)
+    return Reason(
+        entry, "value" if source else "other", guard, source[0] if source else "", None, guard, actual, **where
+    )
 
 
 def size_sources(guard: str) -> list[tuple[str, int]]:
@@ -184,6 +193,11 @@ def argument(source: str) -> str:
     text = re.sub(r"\.__dict__\[(['\"])(\w+)\1\]", r".\2", text)
     text = re.sub(r"^[LG]\[(['\"])(.+?)\1\]", r"\2", text)
     return re.sub(r"\.__closure__\[(\d+)\]\.cell_contents", r" (closure \1)", text)
+
+
+def readable(guard: str) -> str:
+    """A guard in the words of the user: `2 <= L['x'].size()[0]` is 2 <= x.shape[0]."""
+    return re.sub(r"\b[LG]\[(['\"])(.+?)\1\]", r"\2", guard).replace(".size()[", ".shape[")
 
 
 def is_global(source: str) -> bool:

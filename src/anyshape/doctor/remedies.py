@@ -1,7 +1,7 @@
 """What to do about a finding.
 
-Owns the proposals: for each disease the things that help, the best first, as text to paste, as a table of `anyshape.toml`
-and as settings that a second run can be made with. Knows nothing of torch.
+Owns the proposals: for each disease the things that help, the best first, as text to paste, as a table of
+`anyshape.toml` and as settings that a second run can be made with. Knows nothing of torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# expect: D101 tokens 1 environment
+# expect: D101 tokens 1 anyshape
 import torch
 
 
