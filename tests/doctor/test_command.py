@@ -93,6 +93,7 @@ def test_tests_can_be_examined(tmp_path: pathlib.Path, capfd: Any) -> None:
     assert json.loads(target.read_text())["findings"][0]["code"] == "D102"
 
 
+@pytest.mark.slow
 def test_verify_and_write(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
     text = """
         import torch

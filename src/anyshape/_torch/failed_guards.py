@@ -12,6 +12,7 @@ import dataclasses
 import linecache
 import os
 import sys
+import sysconfig
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -24,6 +25,7 @@ from anyshape.doctor.guard_text import TensorFacts
 
 TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _OURS = "__anyshape"  # how guards of anyshape are named; see `capture.GUARD_NAME`
+_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
 _SKIPPED = ("G['__builtins_dict", "G['__import_", "G['_", "___")
 _MOST = 64  # reasons kept for one program: a model with a thousand changed buffers needs no more to be understood
 
@@ -96,6 +98,17 @@ def is_torchs(file: str) -> bool:
     return file.startswith((TORCH_FOLDER, "<frozen"))
 
 
+def users_frame(stack: Sequence[Any]) -> Any:
+    """The innermost frame of the user's own code; in installed packages only, the innermost outside torch."""
+    outside = [frame for frame in stack if not is_torchs(frame.filename)]
+    own = [frame for frame in outside if not _is_installed(frame.filename)]
+    return own[-1] if own else outside[-1] if outside else None
+
+
+def _is_installed(file: str) -> bool:
+    return "site-packages" in file or "dist-packages" in file or file.startswith(_LIBRARY)
+
+
 def _nodes(node: Any) -> Iterator[Any]:
     yield node
     for child in node.get_child_managers():
@@ -110,7 +123,7 @@ def _nodes(node: Any) -> Iterator[Any]:
 def _note_place(node: Any, stacks: Mapping[str, Sequence[Any]], places: dict[str, tuple[str, int, str]]) -> None:
     for leaf in node.get_leaf_guards():
         for part in leaf.verbose_code_parts()[:1]:
-            frame = next((f for f in reversed(stacks.get(part, ())) if not is_torchs(f.filename)), None)
+            frame = users_frame(stacks.get(part, ()))
             if frame is not None:
                 places.setdefault(node.get_source(), (frame.filename, frame.lineno or 0, (frame.line or "").strip()))
 
@@ -197,11 +210,10 @@ def _of_part(name: str, part: str, manager: Any, scope: dict[str, Any]) -> list[
 
 
 def _located(reason: Reason, stacks: Mapping[str, Sequence[Any]], text: str = "") -> Reason:
-    """With the user's own line: the innermost one outside torch, where the stack is known."""
-    stack = stacks.get(text, ())
-    for frame in reversed(stack):
-        if not is_torchs(frame.filename):
-            return _with(reason, file=frame.filename, line=frame.lineno or 0, code=(frame.line or "").strip())
+    """With the user's own line, where the stack is known."""
+    frame = users_frame(stacks.get(text, ()))
+    if frame is not None:
+        return _with(reason, file=frame.filename, line=frame.lineno or 0, code=(frame.line or "").strip())
     file = resolve(reason.file)
     inside = is_torchs(file)
     return _with(reason, file=file, asked_by="framework" if inside else reason.asked_by)

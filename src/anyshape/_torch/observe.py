@@ -171,8 +171,7 @@ class Observer:
         if not getattr(value, "is_number", False):
             return
         compile_id = str(CompileContext.current_compile_id())
-        stack = TracingContext.extract_stack()
-        frame = next((f for f in reversed(stack) if not failed_guards.is_torchs(f.filename)), None)
+        frame = failed_guards.users_frame(TracingContext.extract_stack())
         for text in _sources(shape_env, symbol):
             for source, dim in guard_text.size_sources(text):
                 if frame is not None:
@@ -180,8 +179,7 @@ class Observer:
                     self._pins.setdefault((compile_id, source, dim), place)
 
     def graph_break(self, reason: str, error: Any, code_options: Any) -> None:
-        stack = getattr(error, "real_stack", None) or ()
-        frame = next((f for f in reversed(stack) if not failed_guards.is_torchs(f.filename)), None)
+        frame = failed_guards.users_frame(getattr(error, "real_stack", None) or ())
         where = (frame.filename, frame.lineno or 0, frame.line or "") if frame is not None else None
         if where is None:
             where = (code_options["co_filename"], code_options["co_firstlineno"], "")

@@ -289,7 +289,8 @@ def _breaks(
 def _of_failure(compilation: Compilation) -> Cause:
     text = compilation.error
     places = re.findall(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*(?:\n\s+(?P<code>[^\n]*))?', text)
-    users = [p for p in places if "/torch/" not in p[0]]
+    outside = [p for p in places if "/torch/" not in p[0]]
+    users = [p for p in outside if "site-packages" not in p[0]] or outside
     file, line, code = users[-1] if users else (compilation.file, str(compilation.line), "")
     return _of_text(text, file, int(line), code.strip(), symbols=compilation.symbols, failed=True)
 
