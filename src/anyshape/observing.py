@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import json
 import os
 import random
@@ -126,7 +125,7 @@ def child() -> None:
         stack.enter_context(trial.settings(remedies))
         if order["results"]:
             _seed()
-            instead = functools.partial(compiler.compile) if any(r.kind == "anyshape" for r in remedies) else None
+            instead = compiler.compile if any(r.kind == "anyshape" for r in remedies) else None
             stack.enter_context(trial.through(remedies, sink, instead))
         stack.enter_context(watching(observer))
         try:

@@ -84,7 +84,7 @@ def run_here(path: pathlib.Path, remedies: Sequence[Remedy] = ()) -> Outcome:
     observer = observe.Observer(memory)
     with as_before(), contextlib.ExitStack() as stack:
         stack.enter_context(trial.settings(remedies))
-        instead = functools.partial(compiler.compile) if any(r.kind == "anyshape" for r in remedies) else None
+        instead = compiler.compile if any(r.kind == "anyshape" for r in remedies) else None
         stack.enter_context(trial.through(remedies, memory, instead))
         with observing.watching(observer):
             _, error = execute(path)

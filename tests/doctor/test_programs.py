@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import collections
+import pathlib
 
 import pytest
 from harness import CASES, Case, count_graphs, observed, run_here
 
-from anyshape.doctor import launch
+from anyshape import spec_file
+from anyshape.doctor import launch, writing
 
 DISEASED = [c for c in CASES if not c.healthy]
 HEALTHY = [c for c in CASES if c.healthy]
@@ -50,6 +52,16 @@ def test_the_remedy_proves_itself(case: Case) -> None:
     assert first.trial is not None, str(report)
     assert first.trial.outputs in ("equal", "unknown")
     assert first.remedy.kind == case.words[3], str(report)
+
+
+@pytest.mark.parametrize("case", DISEASED, ids=NAMES)
+def test_declarations_can_be_read(case: Case, tmp_path: pathlib.Path) -> None:
+    findings = observed(case.path)[0].findings
+    path, changed = writing.write(findings, tmp_path / spec_file.FILE_NAME)
+    tables = [r.toml for f in findings for r in (f.remedy, *f.others) if r.toml]
+    assert bool(changed) == bool(tables)
+    if changed:
+        assert [e.target for e in spec_file.read(path).entries] == changed
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)

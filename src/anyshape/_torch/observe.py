@@ -41,6 +41,7 @@ _SHOWN_ARGUMENTS = 32
 _SHOWN_INPUTS = 6  # tensors of a call whose sizes are kept
 _LIMIT = "recompile limit exceeded"
 _FLUSH_SECONDS = 0.5
+_MOST_STACKS = 50_000
 
 
 class Observer:
@@ -161,6 +162,8 @@ class Observer:
     def guard_text(self, text: str, guard: Any) -> None:
         stack = getattr(guard, "user_stack", None)
         if stack:
+            if len(self._stacks) >= _MOST_STACKS:
+                self._stacks.clear()  # a server that runs for days; the lines of older guards are not known any more
             self._stacks[text] = stack
 
     def data_dependent(self, shape_env: Any) -> None:

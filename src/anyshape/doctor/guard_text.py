@@ -26,7 +26,7 @@ _SIZE = re.compile(r"(?P<source>[LG]\[.+?)\.(?P<what>size|stride)\(\)\[(?P<dim>\
 _SENTENCE = re.compile(
     r"tensor '(?P<source>.*?)' "
     r"(?P<what>size|stride|rank|dtype|requires_grad|dispatch key set|device|Tensor device index)"
-    r"[^.]*mismatch(?: at index (?P<dim>\d+))?\. expected (?P<expected>.*?),? actual (?P<actual>.*)$",
+    r"[^.]*mismatch(?: at index (?P<dim>\d+))?\. expected (?P<expected>.*?)(?:,? actual (?P<actual>.*))?$",
     re.DOTALL,
 )
 _TYPE_SENTENCE = re.compile(
@@ -233,8 +233,8 @@ def _numbers(text: str) -> tuple[int | None, ...]:
     return tuple(int(p) if _NUMBER.fullmatch(p.strip()) else None for p in text.strip("[]").split(",") if p.strip())
 
 
-def _literal(text: str) -> Any:
-    text = text.strip()
+def _literal(text: str | None) -> Any:
+    text = (text or "None").strip()
     if (flag := re.match(r"requires_grad=(\d)", text)) is not None:
         return flag[1] == "1"
     try:
