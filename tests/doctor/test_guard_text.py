@@ -22,7 +22,7 @@ FORMS: list[tuple[str, dict[str, Any]]] = [
     ("L['mask'] is None", {"kind": "type", "source": "L['mask']"}),
     ("___check_type_id(L['x'], 1234), type=<class 'torch.Tensor'>", {"kind": "type", "source": "L['x']"}),
     ("___check_obj_id(G['act'], 1234), type=<class 'function'>", {"kind": "identity", "source": "G['act']"}),
-    ("___check_global_state() against {\"grad_mode\":true}", {"kind": "global_state"}),
+    ('___check_global_state() against {"grad_mode":true}', {"kind": "global_state"}),
     ("2 <= L['x'].size()[0]", {"kind": "shape", "source": "L['x']", "dim": 0}),
     (
         "6 <= L['x'].size()[0]  # if x.shape[0] > 5:  # app/m.py:9 in f (_dynamo/variables/tensor.py:26 in evaluate_expr)",
@@ -32,14 +32,17 @@ FORMS: list[tuple[str, dict[str, Any]]] = [
         "Eq(L['x'].size()[0], 4)  # y = f(x)  # app/m.py:9 in f (_refs/__init__.py:26 in roll)",
         {"kind": "shape", "asked_by": "framework"},
     ),
-    ("tensor 'x' size mismatch at index 0. expected 8, actual 9", {"kind": "size", "dim": 0, "expected": 8, "actual": 9}),
+    (
+        "tensor 'x' size mismatch at index 0. expected 8, actual 9",
+        {"kind": "size", "dim": 0, "expected": 8, "actual": 9},
+    ),
     ("tensor 'x' stride mismatch at index 1. expected 1, actual 4", {"kind": "stride", "dim": 1, "source": "L['x']"}),
     ("tensor 'x' rank mismatch. expected 1, actual 2", {"kind": "rank", "expected": 1, "actual": 2}),
     ("tensor 'x' dtype mismatch. expected Float, actual Double", {"kind": "dtype", "expected": "Float"}),
     ("tensor 'x' requires_grad mismatch. expected requires_grad=0", {"kind": "requires_grad", "expected": False}),
     ("Duplicate tensors found: ['a', 'b']", {"kind": "aliasing"}),
     ("4 <= L['n'].item()", {"kind": "item", "source": "L['n'].item()"}),
-    ('L[\'f\'].__closure__[0].cell_contents == 2 (HINT: guard on "count")', {"kind": "value", "source": "G['count']"}),
+    ("L['f'].__closure__[0].cell_contents == 2 (HINT: guard on \"count\")", {"kind": "value", "source": "G['count']"}),
     ("something nobody has seen", {"kind": "other", "source": ""}),
 ]
 
@@ -83,7 +86,22 @@ def test_anything_is_read_without_an_exception() -> None:
     import random
 
     chosen = random.Random(0)
-    pieces = ["L['x']", "G['", "size()[0]", " == ", "len(", ")", "(HINT: ", "  # ", ":3 in f", "check_tensor(", "\n", "'", "]", "é"]
+    pieces = [
+        "L['x']",
+        "G['",
+        "size()[0]",
+        " == ",
+        "len(",
+        ")",
+        "(HINT: ",
+        "  # ",
+        ":3 in f",
+        "check_tensor(",
+        "\n",
+        "'",
+        "]",
+        "é",
+    ]
     for _ in range(2000):
         text = "".join(chosen.choice(pieces) for _ in range(chosen.randrange(1, 9)))
         guard_text.reason("0/0", text)

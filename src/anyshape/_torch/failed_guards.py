@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import linecache
 import os
 import sys
@@ -37,22 +38,41 @@ def failed(entry: Any, frame_locals: Mapping[str, Any], stacks: Mapping[str, Seq
     gone = getattr(manager, "invalidation_reason", None)
     if gone is not None:  # its guards went with what they were about
         return [Reason(name, "invalidated", str(gone))]
-    scope = {"L": frame_locals, "G": (manager.global_scope or {}).get("G", {}), **(manager.closure_vars or {})}
+    scope = Scope(manager, frame_locals)
     found: list[Reason] = []
-    first_use: dict[str, tuple[str, int, str]] = {}
     for node in _nodes(manager.root):
-        _note_place(node, stacks, first_use)
-        found += _of_node(name, node, manager, scope, stacks) if len(found) < _MOST else []
+        found += _of_node(name, node, scope, stacks)
+        if len(found) >= _MOST:
+            break
     for leaf in manager.root.get_epilogue_lambda_guards():
-        found += [_located(r, stacks) for p in leaf.verbose_code_parts() for r in _of_part(name, p, manager, scope)]
+        found += [_located(r, stacks) for p in leaf.verbose_code_parts() for r in _of_part(name, p, scope)]
     if not found and not _is_ours(manager):
         debug = manager.check_verbose(frame_locals)
         parts = [] if debug.result else list(debug.verbose_code_parts)
-        found = [_counted(_located(guard_text.reason(name, part), stacks), manager, scope) for part in parts[:_MOST]]
+        found = [_counted(_located(guard_text.reason(name, part), stacks), scope) for part in parts[:_MOST]]
         if debug.result:
             found = [Reason(name, "backend", "the program was compiled by another backend or another torch.compile")]
+    if all(reason.file for reason in found):
+        return found
     # A bound that torch puts on every size names no line; the first use of the tensor does.
-    return [r if r.file else _with(r, **_place(r.source, first_use)) for r in found]
+    places = _first_uses(manager.root, stacks)
+    return [r if r.file else _with(r, **_place(r.source, places)) for r in found]
+
+
+class Scope:
+    """The names that a guard's text is written in, with the values of one call."""
+
+    def __init__(self, manager: Any, frame_locals: Mapping[str, Any]) -> None:
+        self._globals = dict(manager.global_scope or {})  # a copy: evaluating adds to it
+        self._locals = {"L": frame_locals, "G": self._globals.get("G", {}), **(manager.closure_vars or {})}
+
+    def value(self, text: str) -> Any:
+        return self._locals["L"] if text == "L" else eval(_code(text), self._globals, self._locals)
+
+
+@functools.lru_cache(8192)
+def _code(text: str) -> types.CodeType:
+    return compile(text, "<guard>", "eval")
 
 
 def pinned(reason: Reason, file: str, line: int, code: str) -> Reason:
@@ -83,6 +103,7 @@ def facts(value: torch.Tensor) -> TensorFacts:
     )
 
 
+@functools.lru_cache(4096)
 def resolve(file: str) -> str:
     """The file that torch means by a shortened name; torch cuts the start of a path off, sometimes inside a word."""
     if not file or os.path.isabs(file) or file.startswith("<"):
@@ -120,12 +141,17 @@ def _nodes(node: Any) -> Iterator[Any]:
                 yield from _nodes(child)
 
 
-def _note_place(node: Any, stacks: Mapping[str, Sequence[Any]], places: dict[str, tuple[str, int, str]]) -> None:
-    for leaf in node.get_leaf_guards():
-        for part in leaf.verbose_code_parts()[:1]:
-            frame = users_frame(stacks.get(part, ()))
-            if frame is not None:
-                places.setdefault(node.get_source(), (frame.filename, frame.lineno or 0, (frame.line or "").strip()))
+def _first_uses(root: Any, stacks: Mapping[str, Sequence[Any]]) -> dict[str, tuple[str, int, str]]:
+    """The line that first made torch look at each source."""
+    places: dict[str, tuple[str, int, str]] = {}
+    for node in _nodes(root):
+        for leaf in node.get_leaf_guards():
+            for part in leaf.verbose_code_parts()[:1]:
+                frame = users_frame(stacks.get(part, ()))
+                if frame is not None:
+                    place = (frame.filename, frame.lineno or 0, (frame.line or "").strip())
+                    places.setdefault(node.get_source(), place)
+    return places
 
 
 def _place(source: str, places: Mapping[str, tuple[str, int, str]]) -> dict[str, Any]:
@@ -135,35 +161,32 @@ def _place(source: str, places: Mapping[str, tuple[str, int, str]]) -> dict[str,
     return {} if place is None else {"file": place[0], "line": place[1], "code": place[2]}
 
 
-def _counted(reason: Reason, manager: Any, scope: dict[str, Any]) -> Reason:
+def _counted(reason: Reason, scope: Scope) -> Reason:
     """A container with the length that it has now."""
     if reason.kind == "length" and reason.actual is None and reason.source:
         with contextlib.suppress(Exception):
-            return _with(reason, actual=len(eval(reason.source, dict(manager.global_scope or {}), scope)))
+            return _with(reason, actual=len(scope.value(reason.source)))
     return reason
 
 
-def _of_node(
-    name: str, node: Any, manager: Any, scope: dict[str, Any], stacks: Mapping[str, Sequence[Any]]
-) -> list[Reason]:
+def _of_node(name: str, node: Any, scope: Scope, stacks: Mapping[str, Sequence[Any]]) -> list[Reason]:
+    leaves = [leaf for leaf in node.get_leaf_guards() if callable(leaf)]  # those that compare arguments keep a state
     source = node.get_source()
-    leaves = node.get_leaf_guards()
     if not leaves or source.startswith(_SKIPPED):
         return []
     try:
-        value = scope["L"] if source == "L" else eval(source, dict(manager.global_scope or {}), scope)
+        value = scope.value(source)
     except Exception:
         return []  # what holds it has a guard of its own, and that one failed
     found: list[Reason] = []
     for leaf in leaves:
-        parts = leaf.verbose_code_parts()
-        if not callable(leaf) or any(_OURS in part for part in parts):
-            continue
         with contextlib.suppress(Exception):
+            if "LAMBDA" in type(leaf).__name__ and any(_OURS in part for part in leaf.verbose_code_parts()):
+                continue
             if leaf(value):
                 continue
             # A mark that is missing has a part for each kind of mark.
-            text = parts[0] if parts else type(leaf).__name__
+            text = next(iter(leaf.verbose_code_parts()), type(leaf).__name__)
             found += [_located(r, stacks, text) for r in _described(name, text, value)]
     return found
 
@@ -191,13 +214,13 @@ def _described(name: str, text: str, value: Any) -> list[Reason]:
     ]
 
 
-def _of_part(name: str, part: str, manager: Any, scope: dict[str, Any]) -> list[Reason]:
+def _of_part(name: str, part: str, scope: Scope) -> list[Reason]:
     """A relation between sizes, as Python: asked here on its own."""
     guard = guard_text.split(part).guard
     if _OURS in guard:
         return []
     try:
-        if eval(guard, dict(manager.global_scope or {}), scope) is not False:
+        if scope.value(guard) is not False:
             return []
     except Exception:
         return []
@@ -205,7 +228,7 @@ def _of_part(name: str, part: str, manager: Any, scope: dict[str, Any]) -> list[
     actual: list[Any] = []
     for source, dim in sizes:
         with contextlib.suppress(Exception):
-            actual.append(int(eval(source, dict(manager.global_scope or {}), scope).shape[dim]))
+            actual.append(int(scope.value(source).shape[dim]))
     return [guard_text.reason(name, part, actual=actual[0] if len(actual) == 1 else actual)]
 
 
