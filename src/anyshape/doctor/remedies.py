@@ -138,9 +138,10 @@ def _whole(finding: Finding) -> bool:
 def _function(compilation: Compilation) -> str:
     found = _RESUMED.fullmatch(compilation.name)
     name = found["name"] if found else compilation.qualname or compilation.name
-    if "<locals>" in name:
-        name = name.rpartition("<locals>.")[2]
-    return name.removesuffix(".forward") or "f"
+    name = name.rpartition("<locals>.")[2]
+    if name.endswith(".forward"):
+        return "model"  # a class is not what is compiled
+    return name if _IDENTIFIER.fullmatch(name) else "f"
 
 
 def _target(compilation: Compilation) -> str:
