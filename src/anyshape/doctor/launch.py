@@ -28,6 +28,7 @@ VARIABLE: Final = "ANYSHAPE_DOCTOR"
 _CHILD: Final = "from anyshape.observing import child; child()"
 _TRIED: Final = 5  # findings that are tried one by one; each costs a run for every remedy
 _ALWAYS: Final = ("D120", "D121", "D122", "D123", "D130", "D140", "D141")  # cured by going away, not by fewer programs
+_CACHES: Final = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 Runner = Callable[[Sequence[Remedy]], "Outcome"]
 
 
@@ -61,6 +62,9 @@ class Program:
                 "remedies": [dataclasses.asdict(r) for r in remedies],
             }
             environment = os.environ | {VARIABLE: json.dumps(order)}
+            if results:
+                # Seconds are compared: what one run left on disk must not help the next.
+                environment |= {name: str(folder / name.lower()) for name in _CACHES}
             streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL} if quiet else {}
             process = subprocess.Popen([sys.executable, "-c", _CHILD], env=environment, **streams)
             with _patient(process):
@@ -129,14 +133,17 @@ def verify(before: Outcome, run: Runner) -> Report:
                 helping.append(remedy)
                 break
         findings.append(proved or _without_help(finding))
-    trial_of_all = next((f.trial for f in findings if f.trial is not None), None)
+    trials = [f.trial for f in findings if f.trial is not None]
     different = list({(*r.settings, (r.kind, "")): r for r in helping}.values())
     if len(different) > 1:
         # anyshape makes every size free: what torch is told besides would only get in its way.
         ours = [r for r in different if r.kind == "anyshape"]
         others = [r for r in different if r.kind not in ("anyshape", "environment")]
         chosen = [*ours[:1], *others] if ours else different
-        trial_of_all = compare(before, run(chosen), None, chosen[0])
+        together = compare(before, run(chosen), None, chosen[0])
+        trials += [together] if together.detail != "no help" else []
+    # Two remedies can get into each other's way: the best is the one to name.
+    trial_of_all = min(trials, key=lambda t: (t.compiles_after, t.seconds_after), default=None)
     return dataclasses.replace(before.report, findings=tuple(findings), trial=trial_of_all, tried=len(tried))
 
 

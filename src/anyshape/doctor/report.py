@@ -34,7 +34,7 @@ class Report:
     programs: tuple[ProgramMade, ...] = ()
     end: End | None = None
     problems: tuple[str, ...] = ()
-    trial: Trial | None = None  # every remedy that helps, together
+    trial: Trial | None = None  # the best run with remedies
     tried: int = 0
 
     @classmethod
@@ -117,7 +117,7 @@ class Report:
         if len(self.findings) > _SHOWN:
             lines += ["", f"and {len(self.findings) - _SHOWN} more; --json and --html have all of them"]
         if self.trial is not None:
-            lines += ["", f"all remedies together: {proof(self.trial)}"]
+            lines += ["", f"with remedies: {proof(self.trial)}"]
         lines += [f"not read: {p}" for p in self.problems[:5]]
         return "\n".join(lines)
 
@@ -148,7 +148,7 @@ class Report:
                 console.print(Text(f"   {line}", style="green" if line.startswith(("remedy:", "proved:")) else ""))
         tail = str(self).splitlines()
         for line in tail[-6:]:
-            if line.startswith(("and ", "all remedies", "not read:")):
+            if line.startswith(("and ", "with remedies:", "not read:")):
                 console.print(Text(line))
 
 
