@@ -82,7 +82,7 @@ def test_an_exception_in_the_doctor_does_not_reach_the_program(monkeypatch: pyte
         raise ZeroDivisionError("in the doctor")
 
     monkeypatch.setattr(seam.failed_guards, "failed", broken)
-    monkeypatch.setattr(seam, "_sized_inputs", broken)
+    monkeypatch.setattr(seam.described, "sized_inputs", broken)
     with anyshape.observe() as seen:
         assert torch.equal(f(torch.ones(4)), torch.full((4,), 2.0))
         assert torch.equal(f(torch.ones(5)), torch.full((5,), 2.0))

@@ -31,14 +31,11 @@ import torch._dynamo.symbolic_convert as symbolic_convert
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
 from torch._guards import CompileContext, TracingContext
 
-from anyshape._torch import failed_guards
+from anyshape._torch import described, failed_guards
 from anyshape.doctor import guard_text
 from anyshape.doctor.event_log import Sink
 from anyshape.doctor.events import VERSION, Calls, Compilation, GraphBreak, Reason, Run, Trouble
 
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_SHOWN_ARGUMENTS = 32
-_SHOWN_INPUTS = 6  # tensors of a call whose sizes are kept
 _LIMIT = "recompile limit exceeded"
 _FLUSH_SECONDS = 0.5
 _MOST_STACKS = 50_000
@@ -127,7 +124,7 @@ class Observer:
     def _about(self, bound: dict[str, Any]) -> dict[str, Any]:
         code = bound["code"]
         site = self._sites.get(code, ("", 0, ""))
-        call = _caller()
+        call = described.caller()
         frame_locals = bound.get("locals") or {}
         return {
             "id": str(bound["compile_id"]),
@@ -139,7 +136,7 @@ class Observer:
             "by": "anyshape" if _by_anyshape() else "stock",
             "reasons": tuple(self._reasons(bound, frame_locals)),
             "freevars": tuple(code.co_freevars),
-            "arguments": _arguments(frame_locals),
+            "arguments": described.arguments(frame_locals),
             "call_file": call[0],
             "call_line": call[1],
             "compile_file": site[0],
@@ -167,7 +164,7 @@ class Observer:
             self._stacks[text] = stack
 
     def data_dependent(self, shape_env: Any) -> None:
-        self._symbols[str(CompileContext.current_compile_id())] = _symbols(shape_env)
+        self._symbols[str(CompileContext.current_compile_id())] = described.symbols(shape_env)
 
     def replaced(self, shape_env: Any, symbol: Any, value: Any) -> None:
         """A symbol became a number, or another symbol: the sizes it stands for are tied from here on."""
@@ -175,7 +172,7 @@ class Observer:
             return
         compile_id = str(CompileContext.current_compile_id())
         frame = failed_guards.users_frame(TracingContext.extract_stack())
-        for text in _sources(shape_env, symbol):
+        for text in described.sources(shape_env, symbol):
             for source, dim in guard_text.size_sources(text):
                 if frame is not None:
                     place = (frame.filename, frame.lineno or 0, (frame.line or "").strip())
@@ -188,7 +185,7 @@ class Observer:
             where = (code_options["co_filename"], code_options["co_firstlineno"], "")
         compile_id = CompileContext.current_compile_id()
         self.emit(GraphBreak(
-            str(compile_id), where[0], where[1], _with_cause(reason, error), where[2].strip(),
+            str(compile_id), where[0], where[1], described.with_cause(reason, error), where[2].strip(),
             self._symbols.pop(str(compile_id), {}), self.now(), os.getpid(),
         ))  # fmt: skip
 
@@ -197,7 +194,7 @@ class Observer:
         target = inspect.unwrap(fn.forward if isinstance(fn, torch.nn.Module) else fn)
         code = getattr(target, "__code__", None)
         if code is not None:
-            file, line = _caller()
+            file, line = described.caller()
             dynamic = getattr(context, "_dynamic", None)
             self._sites[code] = (file, line, "" if dynamic is None else f"dynamic={dynamic}")
 
@@ -209,7 +206,7 @@ class Observer:
             compiled = owner.forward
         if not self._every or not isinstance(compiled, types.FunctionType | types.MethodType | functools.partial):
             return compiled
-        inputs = _sized_inputs(graph)
+        inputs = described.sized_inputs(graph)
         counts: dict[Any, int] = {}
         names = tuple(name for name, _ in inputs)
         self._served.append((str(CompileContext.current_compile_id()), names, counts))
@@ -396,46 +393,6 @@ def _failure(error: BaseException) -> tuple[str, str]:
     return "failed", text
 
 
-def _with_cause(reason: str, error: Any) -> str:
-    """The reason, and the error under it: a branch on a size that has no hint names the size only there."""
-    cause = getattr(error, "__cause__", None)
-    text = str(reason)
-    return (text if cause is None or str(cause) in text else f"{text}\n{cause}")[:8000]
-
-
-def _symbols(shape_env: Any) -> dict[str, str]:
-    """The sizes of arguments that are symbols in a trace, and what they are sizes of."""
-    named = {str(symbol): _sources(shape_env, symbol) for symbol in shape_env.var_to_sources}
-    found = {symbol: sources[0] for symbol, sources in named.items() if sources}
-    # A size that was marked unbacked is only known by the fake tensor that has it.
-    for tracked in getattr(shape_env, "tracked_fakes", None) or ():
-        name = tracked.source.name
-        for dim, size in enumerate(getattr(tracked.fake, "shape", ())):
-            if isinstance(size, torch.SymInt):
-                found.setdefault(str(size.node.expr), f"{name() if callable(name) else name}.size()[{dim}]")
-    return found
-
-
-def _sources(shape_env: Any, symbol: Any) -> list[str]:
-    sources = shape_env.var_to_sources.get(symbol, ())
-    return [s.name() if callable(s.name) else str(s.name) for s in sources]
-
-
-def _caller() -> tuple[str, int]:
-    """The nearest line outside torch and anyshape."""
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not failed_guards.is_torchs(file) and not file.startswith(_OURS) and not _is_library(file):
-            return file, frame.f_lineno
-        frame = frame.f_back
-    return "", 0
-
-
-def _is_library(file: str) -> bool:
-    return file.startswith("<") or os.path.basename(file) in ("contextlib.py", "runpy.py", "functools.py", "mock.py")
-
-
 def _by_anyshape() -> bool:
     capture = sys.modules.get("anyshape._torch.capture")
     frame: types.FrameType | None = sys._getframe(1)
@@ -446,32 +403,3 @@ def _by_anyshape() -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-def _arguments(frame_locals: dict[str, Any]) -> dict[str, str]:
-    """What a frame was called with, in a word each."""
-    return {n: _word(v) for n, v in list(frame_locals.items())[:_SHOWN_ARGUMENTS] if not n.startswith("__")}
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        return f"{type(value).__name__} {str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
-    if isinstance(value, bool | int | float | str | types.NoneType):
-        return repr(value)[:80]
-    if isinstance(value, list | tuple | dict | set):
-        return f"{type(value).__name__} of {len(value)}"
-    return type(value).__name__
-
-
-def _sized_inputs(graph: Any) -> list[tuple[str, int]]:
-    """The inputs of a graph whose sizes tell calls apart: tensors that the caller passes, not parameters."""
-    found: list[tuple[str, int]] = []
-    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
-    for index, node in enumerate(placeholders):
-        example = node.meta.get("example_value")
-        source = getattr(getattr(node, "_dynamo_source", None), "name", "")
-        name = source() if callable(source) else source
-        held = "_parameters" in name or "_buffers" in name or isinstance(example, torch.nn.Parameter)
-        if isinstance(example, torch.Tensor) and example.dim() and name and not held:
-            found.append((name, index))
-    return found[:_SHOWN_INPUTS]
