@@ -3,34 +3,48 @@
 This file is the index: every public name, and where it lives.
 """
 
+from typing import TYPE_CHECKING as _TYPES
+
 from anyshape._torch import versions as _versions
+from anyshape._version import __version__
 
-_versions.check()  # before anything else of torch's insides is touched
+if _versions.is_installed() or _TYPES:
+    _versions.check()  # before anything else of torch's insides is touched
 
-from anyshape import testing  # noqa: E402
-from anyshape._version import __version__  # noqa: E402
-from anyshape.compiler import compile, warm_up  # noqa: E402
-from anyshape.coverage import Coverage, check  # noqa: E402
-from anyshape.errors import (  # noqa: E402
-    AssumptionError,
-    BranchError,
-    DeclarationError,
-    Error,
-    FallbackWarning,
-    InvariantError,
-    NewBehaviourError,
-    NotCompilableError,
-    UnsupportedTorchError,
-)
-from anyshape.explain import explain  # noqa: E402
-from anyshape.marks import mark_dynamic, mark_static, mark_unbacked  # noqa: E402
-from anyshape.programs import Predicate, Program, Variant  # noqa: E402
+    from anyshape import testing
+    from anyshape.compiler import compile, warm_up
+    from anyshape.coverage import Coverage, check
+    from anyshape.errors import (
+        AssumptionError,
+        BranchError,
+        DeclarationError,
+        DoctorError,
+        Error,
+        FallbackWarning,
+        InvariantError,
+        NewBehaviourError,
+        NotCompilableError,
+        UnsupportedTorchError,
+    )
+    from anyshape.explain import explain
+    from anyshape.marks import mark_dynamic, mark_static, mark_unbacked
+    from anyshape.observing import observe
+    from anyshape.programs import Predicate, Program, Variant
+else:
+
+    def __getattr__(name: str) -> object:
+        """Without torch there is `anyshape doctor --from`, and this for everything else."""
+        if name in __all__:
+            _versions.check()
+        raise AttributeError(f"module 'anyshape' has no attribute {name!r}")
+
 
 __all__ = [
     "AssumptionError",
     "BranchError",
     "Coverage",
     "DeclarationError",
+    "DoctorError",
     "Error",
     "FallbackWarning",
     "InvariantError",
@@ -47,6 +61,7 @@ __all__ = [
     "mark_dynamic",
     "mark_static",
     "mark_unbacked",
+    "observe",
     "testing",
     "warm_up",
 ]

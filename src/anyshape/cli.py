@@ -6,6 +6,7 @@ does is in the module it is named after.
 
 from __future__ import annotations
 
+import pathlib
 import sys
 from typing import Any
 
@@ -89,6 +90,34 @@ def build() -> Any:
             )
             found = command.campaign(settings, corpus, json_file=json)
         raise typer.Exit(int(found > 0))
+
+    @app.command(context_settings={"allow_interspersed_args": False})
+    def doctor(
+        program: list[str] = typer.Argument(None, help="A script and its arguments.", metavar="SCRIPT [ARGS]..."),
+        module: str = typer.Option(None, "-m", help="Run a module instead, as python -m does."),
+        tests: str = typer.Option(None, "--pytest", help="Run tests instead; more arguments go to pytest."),
+        trace: pathlib.Path = typer.Option(None, "--from", help="Read a folder that TORCH_TRACE wrote instead."),
+        verify: bool = typer.Option(False, "--verify", help="Run again with the remedies, and compare."),
+        write: bool = typer.Option(False, "--write", help="Put the declarations into anyshape.toml."),
+        json: pathlib.Path = typer.Option(None, "--json", help="Write the report as JSON."),
+        html: pathlib.Path = typer.Option(None, "--html", help="Write the report as one page."),
+        live: bool = typer.Option(True, "--live/--no-live", help="A line for each compilation while it runs."),
+    ) -> None:
+        """Run a program that compiles, unchanged, and say what is wrong: the line, the reason, the fix, the proof."""
+        from anyshape.doctor import command, launch
+
+        arguments = tuple(program or ())
+        chosen: launch.Program | None = None
+        if tests is not None:
+            chosen = launch.Program("pytest", (tests, *arguments))
+        elif module is not None:
+            chosen = launch.Program("module", (module, *arguments))
+        elif arguments:
+            chosen = launch.Program("script", arguments)
+        status = command.examine(
+            chosen, trace_folder=trace, verify=verify, write=write, json_file=json, html_file=html, live=live
+        )
+        raise typer.Exit(status)
 
     return app
 

@@ -28,6 +28,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "AS022": "a layout is not the declared one",
         "AS023": "what a program assumes of a size does not hold",
         "AS024": "a branch on a size that may not be asked about",
+        "AS060": "the doctor cannot examine this",
     }
 )
 
@@ -129,6 +130,12 @@ class BranchError(Error, RuntimeError):
     """Oblivious semantics: the user's own code branches on a size that may not be asked about."""
 
     default_code = "AS024"
+
+
+class DoctorError(Error, ValueError):
+    """There is nothing that the doctor could run or read."""
+
+    default_code = "AS060"
 
 
 class FallbackWarning(UserWarning):

@@ -16,7 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("_version", "errors", "programs"),
     ("declaration", "solver", "explain", "tiers"),
     ("spec_file", "declared", "oblivious"),
-    ("door",),
+    ("door", "doctor"),
     ("recording", "ops"),
     ("_torch",),
     ("verify",),
@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine",),
     ("_torch/modules",),
     ("compiler",),
-    ("testing", "hooks", "coverage"),
+    ("testing", "hooks", "coverage", "observing"),
     ("auto",),
     ("demo", "fuzz"),
     ("cli",),
@@ -44,8 +44,9 @@ WITHOUT_TORCH = (
     "declared",
     "oblivious",
     "door",
+    "doctor",
 )
-OPTIONAL = ("rich", "typer", "jinja2", "fsspec", "z3", "hypothesis")
+OPTIONAL = ("rich", "typer", "jinja2", "fsspec", "z3", "hypothesis", "plotly", "pytest")
 PRIVATE = re.compile(r"^torch\.(?!_check$)(_(?!_)|.*\._(?!_)|fx\.experimental)")
 
 

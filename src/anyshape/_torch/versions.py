@@ -6,6 +6,7 @@ a version is read, because a torch outside the range fails in ways that no probe
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from typing import Final
 
@@ -14,6 +15,11 @@ from anyshape.errors import UnsupportedTorchError
 OLDEST: Final = (2, 11)
 NEWEST: Final = (2, 15)
 _FIX: Final = 'pip install "torch>=2.11,<2.16"'
+
+
+def is_installed() -> bool:
+    """Whether there is a torch at all; it is not imported to find out."""
+    return importlib.util.find_spec("torch") is not None
 
 
 def parse(version: str) -> tuple[int, int] | None:

@@ -1,0 +1,190 @@
+"""What happened in a program that compiles, as values.
+
+Owns the events that an observer records and their form in JSON, one object a line, under a version. Knows nothing of
+torch: events come from a live observer, from a file that one wrote, or from torch's own trace.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
+
+VERSION: Final = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """The process that was observed. Written first, so that a reader knows what follows."""
+
+    version: int = VERSION
+    command: tuple[str, ...] = ()
+    torch: str = ""
+    python: str = ""
+    pid: int = 0
+    time: float = 0.0  # seconds since the epoch; every other event counts from here
+
+
+@dataclasses.dataclass(frozen=True)
+class Reason:
+    """One guard of one earlier program that a call failed: why that program could not serve it."""
+
+    entry: str  # the compile id of the program that refused: 0/0
+    kind: (
+        str  # size | stride | rank | dtype | requires_grad | device | tensor_type | shape | value | type | length | ...
+    )
+    guard: str  # the guard as torch writes it, without its comment
+    source: str = ""  # what it is about: L['x']
+    dim: int | None = None
+    expected: Any = None
+    actual: Any = None
+    file: str = ""  # the line that made torch ask
+    line: int = 0
+    code: str = ""
+    asked_by: str = "user"  # user | framework
+    framework: str = ""  # the line of torch that asked, where it is known
+
+
+@dataclasses.dataclass(frozen=True)
+class Compilation:
+    """One attempt to compile one frame."""
+
+    id: str
+    name: str  # of the frame
+    file: str
+    line: int
+    start: float
+    seconds: float
+    outcome: str = "compiled"  # compiled | skipped | retraced | limit | failed
+    error: str = ""
+    module: str = ""
+    qualname: str = ""
+    by: str = "stock"  # stock | anyshape
+    reasons: tuple[Reason, ...] = ()
+    freevars: tuple[str, ...] = ()  # names that come from a closure, not from the caller
+    arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    symbols: Mapping[str, str] = dataclasses.field(default_factory=dict)  # u0 -> L['x'].size()[0], where it failed
+    guards: int = 0
+    call_file: str = ""  # the line that called the compiled function
+    call_line: int = 0
+    compile_file: str = ""  # the line that said torch.compile
+    compile_line: int = 0
+    dynamic: str = ""  # what torch.compile was told of sizes
+    thread: str = ""
+    pid: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphBreak:
+    """A place where torch gave up on one graph and went on with another."""
+
+    id: str
+    file: str
+    line: int
+    reason: str
+    code: str = ""
+    symbols: Mapping[str, str] = dataclasses.field(default_factory=dict)  # u0 -> L['x'].size()[0]
+    time: float = 0.0
+    pid: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Calls:
+    """Calls that one program served at one set of sizes, since the last such event."""
+
+    id: str
+    sizes: tuple[tuple[str, tuple[int, ...]], ...]  # by source: (("L['x']", (8, 4)),)
+    count: int
+    time: float
+    pid: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class ProgramMade:
+    """A program of anyshape, with what it assumes."""
+
+    name: str
+    file: str
+    line: int
+    behaviour: str
+    predicates: tuple[tuple[str, str, str, int], ...]  # text, who asked, file, line
+    seconds: float
+    time: float
+    pid: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a call of a compiled function gave, in a form that two runs can be compared by."""
+
+    index: int
+    text: str  # structure, dtypes and shapes
+    digest: str
+    numbers: tuple[float, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Trouble:
+    """Something that the observer could not read. It never reaches the program that is observed."""
+
+    text: str
+    pid: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class End:
+    """The program ended, in the way that is said here; without it, it was killed or exited hard."""
+
+    how: str
+    status: int
+    time: float
+    pid: int = 0
+
+
+Event = Run | Compilation | GraphBreak | Calls | ProgramMade | Result | Trouble | End
+_KINDS: Final[Mapping[str, type]] = {
+    "run": Run,
+    "compilation": Compilation,
+    "graph_break": GraphBreak,
+    "calls": Calls,
+    "program": ProgramMade,
+    "result": Result,
+    "trouble": Trouble,
+    "end": End,
+}
+_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+_T = TypeVar("_T")
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """The event as values that `json.dumps` takes."""
+    return {"event": _NAMES[type(event)]} | dataclasses.asdict(event)
+
+
+def from_json(value: Mapping[str, Any]) -> Event:
+    """The event of a line. Fields that this version does not know are left out; ValueError where it is no event."""
+    kind = _KINDS.get(str(value.get("event")))
+    if kind is None:
+        raise ValueError(f"{value.get('event')!r} is no event")
+    event: Event = _build(kind, value)
+    return event
+
+
+def _build(kind: type[_T], value: Mapping[str, Any]) -> _T:
+    hints = get_type_hints(kind)
+    known = {f.name: _value(hints[f.name], value[f.name]) for f in dataclasses.fields(kind) if f.name in value}  # type: ignore[arg-type]
+    try:
+        return kind(**known)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+
+
+def _value(hint: Any, value: Any) -> Any:
+    if get_origin(hint) is tuple and isinstance(value, list | tuple):
+        inner = get_args(hint)
+        if len(inner) == 2 and inner[1] is Ellipsis:
+            return tuple(_value(inner[0], v) for v in value)
+        return tuple(_value(h, v) for h, v in zip(inner, value, strict=False))
+    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
+        return _build(hint, value)  # type: ignore[arg-type]
+    return value

@@ -1,0 +1,206 @@
+"""What the doctor has to say about a run.
+
+Owns the `Report`: the findings, the compilations they come from, the calls and the programs, as JSON of a published
+schema and as text. Knows nothing of torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from anyshape.doctor import diagnosis
+from anyshape.doctor.events import Calls, Compilation, End, Event, GraphBreak, ProgramMade, Run, Trouble
+from anyshape.doctor.findings import Finding, Trial
+
+SCHEMA: Final = "anyshape-doctor-1"
+_SHOWN = 8
+_EXCERPT = 3  # lines before and after the one that matters
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """A run, judged. Print it, or take `.json()`."""
+
+    run: Run
+    findings: tuple[Finding, ...]
+    compilations: tuple[Compilation, ...]
+    graph_breaks: tuple[GraphBreak, ...] = ()
+    calls: tuple[Calls, ...] = ()
+    programs: tuple[ProgramMade, ...] = ()
+    end: End | None = None
+    problems: tuple[str, ...] = ()
+    trial: Trial | None = None  # the best run with remedies
+    tried: int = 0
+
+    @classmethod
+    def of(cls, events: Iterable[Event], problems: Sequence[str] = ()) -> Report:
+        """The report on these events."""
+        listed = list(events)
+        troubles = [e.text for e in listed if isinstance(e, Trouble)]
+        return cls(
+            run=next((e for e in listed if isinstance(e, Run)), Run()),
+            findings=diagnosis.diagnose(listed),
+            compilations=tuple(sorted((e for e in listed if isinstance(e, Compilation)), key=lambda c: c.start)),
+            graph_breaks=tuple(e for e in listed if isinstance(e, GraphBreak)),
+            calls=tuple(e for e in listed if isinstance(e, Calls)),
+            programs=tuple(e for e in listed if isinstance(e, ProgramMade)),
+            end=next((e for e in reversed(listed) if isinstance(e, End)), None),
+            problems=tuple([*problems, *dict.fromkeys(troubles)][:100]),
+        )
+
+    @property
+    def compiles(self) -> int:
+        """Programs made: stock torch's compilations, and anyshape's programs."""
+        stock = sum(c.outcome not in ("skipped", "retraced") for c in self.compilations if c.by == "stock")
+        return stock + len(self.programs)
+
+    @property
+    def seconds(self) -> float:
+        return sum(c.seconds for c in self.compilations)
+
+    @property
+    def lost(self) -> float:
+        """Seconds that findings account for."""
+        return sum(f.seconds for f in self.findings)
+
+    @property
+    def call_count(self) -> int:
+        return sum(c.count for c in self.calls)
+
+    def json(self) -> dict[str, Any]:
+        """The report as values that `json.dumps` takes; the form is `schemas/doctor-report-1.json`."""
+        return {
+            "schema": SCHEMA,
+            "run": dataclasses.asdict(self.run),
+            "summary": {
+                "compiles": self.compiles,
+                "seconds": round(self.seconds, 6),
+                "seconds_lost": round(self.lost, 6),
+                "calls": self.call_count,
+                "graph_breaks": len(self.graph_breaks),
+                "findings": len(self.findings),
+                "ended": "unknown" if self.end is None else self.end.how,
+            },
+            "findings": [f.json() for f in self.findings],
+            "compilations": [dataclasses.asdict(c) for c in self.compilations],
+            "graph_breaks": [dataclasses.asdict(b) for b in self.graph_breaks],
+            "calls": [dataclasses.asdict(c) for c in self.calls],
+            "programs": [dataclasses.asdict(p) for p in self.programs],
+            "trial": None if self.trial is None else dataclasses.asdict(self.trial),
+            "problems": list(self.problems),
+        }
+
+    def write_json(self, path: str | os.PathLike[str]) -> None:
+        pathlib.Path(path).write_text(json.dumps(self.json(), indent=1, default=repr) + "\n", encoding="utf-8")
+
+    def write_html(self, path: str | os.PathLike[str]) -> None:
+        from anyshape.doctor import page
+
+        pathlib.Path(path).write_text(page.render(self), encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        """The findings in a notebook; the whole page is `write_html`."""
+        from anyshape.doctor import page
+
+        return page.fragment(self)
+
+    def __str__(self) -> str:
+        lines = [self.headline()]
+        for number, finding in enumerate(self.findings[:_SHOWN], 1):
+            first, *rest = described(finding)
+            lines += ["", f"{number}. {first}", *(f"   {line}" for line in rest)]
+        if len(self.findings) > _SHOWN:
+            lines += ["", f"and {len(self.findings) - _SHOWN} more; --json and --html have all of them"]
+        if self.trial is not None:
+            lines += ["", f"with remedies: {proof(self.trial)}"]
+        lines += [f"not read: {p}" for p in self.problems[:5]]
+        return "\n".join(lines)
+
+    def headline(self) -> str:
+        made = f"{_count(self.compiles, 'program')} compiled in {self.seconds:.2f} s, {_count(self.call_count, 'call')}"
+        if not self.findings:
+            return f"no finding: {made}"
+        return f"{_count(len(self.findings), 'finding')}, {self.lost:.2f} s lost: {made}"
+
+    def print(self) -> None:
+        """In colour where rich is installed, else plain; to the error stream, since the other one is the program's."""
+        import sys
+
+        try:
+            from rich.console import Console
+            from rich.text import Text
+        except ImportError:
+            print(self, file=sys.stderr)
+            return
+        console = Console(stderr=True, highlight=False, soft_wrap=True)
+        styles = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+        console.print(Text(self.headline(), style="bold"))
+        for number, finding in enumerate(self.findings[:_SHOWN], 1):
+            first, *rest = described(finding)
+            console.print()
+            console.print(Text(f"{number}. {first}", style=styles[finding.disease.severity]))
+            for line in rest:
+                console.print(Text(f"   {line}", style="green" if line.startswith(("remedy:", "proved:")) else ""))
+        tail = str(self).splitlines()
+        for line in tail[-6:]:
+            if line.startswith(("and ", "with remedies:", "not read:")):
+                console.print(Text(line))
+
+
+def described(finding: Finding) -> list[str]:
+    """A finding in lines: what, where, what changed, what it cost, what to do."""
+    subject = f" ({finding.subject})" if finding.argument else ""
+    lines = [f"{finding.code} {finding.disease.title}{subject}", f"where:  {place(finding.file, finding.line)}"]
+    if finding.source_line:
+        lines.append(f"        {finding.source_line}")
+    if finding.values:
+        lines.append(f"values: {', '.join(str(v) for v in finding.values[:12])}")
+    lines.append(f"why:    {finding.detail}")
+    lines.append(f"cost:   {finding.seconds:.2f} s in {_count(finding.compiles, 'compilation')} of {finding.function}")
+    lines.append(f"remedy: {finding.remedy.text}")
+    if finding.remedy.toml:
+        lines += ["        or, in anyshape.toml:", *(f"        {line}" for line in finding.remedy.toml.splitlines())]
+    if finding.trial is not None:
+        lines.append(f"proved: {proof(finding.trial)}")
+    return lines
+
+
+def proof(trial: Trial) -> str:
+    """A trial in a line."""
+    counts = f"{trial.compiles_before} compilations become {trial.compiles_after}"
+    seconds = f"{trial.seconds_before:.2f} s become {trial.seconds_after:.2f} s"
+    outputs = {"equal": "outputs equal", "different": "OUTPUTS DIFFER"}.get(trial.outputs, "outputs not compared")
+    return f"{counts}, {seconds}, {outputs}" + (f" ({trial.detail})" if trial.detail else "")
+
+
+def place(file: str, line: int) -> str:
+    """file:line, relative where the file lies under the working directory."""
+    relative = os.path.relpath(file) if os.path.isabs(file) else file
+    return f"{file if relative.startswith('..') else relative}:{line}"
+
+
+def excerpt(file: str, line: int) -> list[tuple[int, str]]:
+    """The lines around one, with their numbers; none where the file cannot be read."""
+    try:
+        lines = pathlib.Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    start = max(1, line - _EXCERPT)
+    return [(n, lines[n - 1]) for n in range(start, min(len(lines), line + _EXCERPT) + 1)]
+
+
+def by_program(report: Report) -> Mapping[str, int]:
+    """Calls served, by compile id."""
+    found: dict[str, int] = {}
+    for calls in report.calls:
+        found[calls.id] = found.get(calls.id, 0) + calls.count
+    return found
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
