@@ -38,14 +38,24 @@ def pointwise(x: torch.Tensor) -> torch.Tensor:
     return torch.sin(x) * torch.exp(-x.abs()) + torch.tanh(x) * 0.5 + x.relu()
 
 
-def rmsnorm_matmul(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-    return (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)) @ w
+class NormedMatmul(torch.nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(width, width) * 0.05)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)) @ self.weight
 
 
-def attention(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-    q, k, v = (x @ w).chunk(3, -1)
-    heads = lambda t: t.unflatten(-1, (8, -1)).transpose(1, 2)
-    return F.scaled_dot_product_attention(heads(q), heads(k), heads(v)).transpose(1, 2).flatten(2) + x
+class Attention(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(512, 1536) * 0.05)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (x @ self.weight).chunk(3, -1)
+        heads = lambda t: t.unflatten(-1, (8, -1)).transpose(1, 2)
+        return F.scaled_dot_product_attention(heads(q), heads(k), heads(v)).transpose(1, 2).flatten(2) + x
 
 
 def cumsum(x: torch.Tensor) -> torch.Tensor:
@@ -66,14 +76,14 @@ def kernels(device: str) -> dict[str, tuple[Callable[..., Any], Callable[[int], 
     rows, dtype = (4096, torch.bfloat16) if gpu else (256, torch.float32)
     new = lambda *shape: torch.randn(*shape, device=device, dtype=dtype)
     width = 1024 if gpu else 128
-    square, wide = new(width, width), new(512, 1536) * 0.05
+    place = {"device": device, "dtype": dtype}
     labels = lambda n: torch.randint(0, n, (rows,), device=device)
     return {
         "softmax stack": (softmax, lambda n: (new(rows, n),)),
         "layernorm+gelu": (layernorm_gelu, lambda n: (new(rows, n),)),
         "pointwise chain": (pointwise, lambda n: (new(rows, n),)),
-        "rmsnorm+matmul": (rmsnorm_matmul, lambda n: (new(n, width), square)),
-        "attention block": (attention, lambda n: (new(4, max(n // 8, 2), 512), wide)),
+        "rmsnorm+matmul": (NormedMatmul(width).to(**place), lambda n: (new(n, width),)),
+        "attention block": (Attention().to(**place), lambda n: (new(4, max(n // 8, 2), 512),)),
         "cumsum": (cumsum, lambda n: (new(rows, n),)),
         "topk": (topk, lambda n: (new(rows // 4, n),)),
         "cross entropy": (cross_entropy, lambda n: (new(rows, n), labels(n))),
@@ -115,7 +125,7 @@ def measure(name: str, fn: Callable[..., Any], make: Callable[[int], tuple[Any, 
     torch._dynamo.reset()
     device, sizes = options.device, SIZES[options.device][: options.sizes]
     general = anyshape.compile(fn, specialize="never")
-    hot = anyshape.compile(fn, shapes={"x": "... n"}, specialize=["n >= 0"])
+    hot = anyshape.compile(fn, shapes={"x": "... n _"}, specialize=["n > 0"])  # at once, however cold
     stock = {"static": torch.compile(fn, dynamic=False), "dynamic": torch.compile(fn, dynamic=True)}
     unbacked = torch.compile(fn)
     rows = []
@@ -123,7 +133,7 @@ def measure(name: str, fn: Callable[..., Any], make: Callable[[int], tuple[Any, 
         args = make(n)
         want = fn(*args)
         for f in (general, hot):
-            torch.testing.assert_close(f(*args), want, rtol=5e-2, atol=1.0)  # bf16
+            torch.testing.assert_close(f(*args), want, rtol=5e-2, atol=2.0)  # bf16, summed in another order
         for _ in range(3):
             hot(*args)
         hot.wait()

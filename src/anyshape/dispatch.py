@@ -21,6 +21,16 @@ from anyshape.recording import Answer, InputRecord, NodeRecord, Recording, descr
 MOST_KEYS = 100_000  # keys that a program remembers
 
 
+MOST_COMPARED = 64  # keys that are tried when a program may have made another one needless
+
+
+class _Nothing(dict[Any, bool]):
+    """What a retired program knows: that it serves no key."""
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return False
+
+
 @dataclasses.dataclass(frozen=True)
 class Refusal:
     """Why a program does not serve some sizes."""
@@ -88,6 +98,16 @@ class Admission:
         own = [stride in recording.loose_strides for i in self.inputs for stride in i.strides]
         return all(own) and not (self._answers or self._nodes or recording.aot_decisions)
 
+    def covers(self, other: Admission) -> bool:
+        """Whether all that `other` has served would be served here."""
+        served = [key for key, admitted in other.known.items() if admitted]
+        alike = self._parts == other._parts and self.guard == other.guard
+        return alike and 0 < len(served) <= MOST_COMPARED and all(self.refuses(key) is None for key in served)
+
+    def retire(self) -> None:
+        """From here on nothing is served."""
+        self.known = _Nothing()
+
     # -- set-up ------------------------------------------------------------------------------------------------
 
     def _build(self) -> None:
@@ -123,6 +143,7 @@ class Admission:
                 parts.append(f"a[{n}].storage_offset()")
                 self._place(offset, index)
                 index += 1
+        self._parts = tuple(parts)
         scope: dict[str, Any] = {}
         exec(f"def key(a):\n    return ({''.join(p + ', ' for p in parts)})", scope)
         self._key: Callable[[Sequence[Any]], tuple[int, ...]] = scope["key"]

@@ -67,6 +67,8 @@ class LiveProgram:
         self.compile_seconds = 0.0
         self.code: weakref.ref[types.CodeType] | None = None
         self.origin: types.CodeType | None = None  # what it was captured from
+        self.guards = ""  # what is guarded besides sizes
+        self.retired = False  # another one serves all that it served
         self.tiers: Tiers | None = None
         self.contiguous: Variant | None = None
         self.contiguous_calls = 0
@@ -161,7 +163,7 @@ class Engine:
     @property
     def programs(self) -> list[LiveProgram]:
         """Those whose compiled code is alive: `torch.compiler.reset()` drops it."""
-        return [p for p in self._programs if p.code is None or p.code() is not None]
+        return [p for p in self._programs if not p.retired and (p.code is None or p.code() is not None)]
 
     # -- capture -----------------------------------------------------------------------------------------------
 
@@ -190,7 +192,7 @@ class Engine:
             if isinstance(error, Refused):
                 raise error.error
             if error is None and getattr(outcome, "guarded_code", None) is not None:
-                self._publish(outcome.guarded_code.code, code)
+                self._publish(outcome.guarded_code, code)
                 return outcome
             if any(r.substituted for r in self._recordings):
                 continue
@@ -239,15 +241,31 @@ class Engine:
         made = [functools.partial(declared, s) for s in STAND_INS]
         return [*made, functools.partial(declared, {}, exact=True)]
 
-    def _publish(self, code: types.CodeType, origin: types.CodeType) -> None:
+    def _publish(self, guarded: Any, origin: types.CodeType) -> None:
         programs = [p for p in self._pending.values() if p.admission is not None]
         for program in programs:
-            program.code = weakref.ref(code)
+            assert program.admission is not None
+            program.code = weakref.ref(guarded.code)
             program.origin = origin
+            sources = [i.source for i in program.admission.inputs]
+            program.guards = capture.guard_text(guarded.guard_manager, sources)
+        if len(programs) == 1:
+            self._retire_for(programs[0])
         self._programs = [*self.programs, *programs]
         for observer in list(observers):
             for program in programs:
                 observer(program.view())
+
+    def _retire_for(self, program: LiveProgram) -> None:
+        """A program that was made when no size told a broadcast from none is not needed beside the one for both."""
+        assert program.admission is not None
+        for other in self.programs:
+            if other.origin is not program.origin or other.guards != program.guards or other.admission is None:
+                continue
+            if program.admission.covers(other.admission):
+                other.admission.retire()
+                other.retired = True
+                program.calls += other.calls
 
     def _attempt(
         self, convert: Callable[[], Any], new_recording: Callable[[], Recording], *, whole: bool

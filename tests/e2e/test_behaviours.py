@@ -601,3 +601,29 @@ def test_rows_chosen_by_a_mask_go_through_a_layer() -> None:
         return torch.relu(layer(x[x[:, 0] > 0])).sum(0)
 
     check(fn, [(torch.randn(n, 4),) for n in (9, 4, 1, 0, 30)], programs=1)
+
+
+def test_a_broadcast_that_could_not_be_told_from_none() -> None:
+    """A first call of ones may be a broadcast or not: the program for both takes the place of the first."""
+    f = anyshape.compile(lambda x, y: x + y, backend="aot_eager")
+    for n in (1, 5, 7, 1, 3):
+        x, y = torch.randn(n, n), torch.randn(n, 1)
+        torch.testing.assert_close(f(x, y), x + y)
+    (program,) = f.programs
+    assert program.calls == 5
+    x, y = torch.randn(4, 4), torch.randn(4, 4)
+    torch.testing.assert_close(f(x, y), x + y)
+    assert len(f.programs) == 2
+
+
+def test_what_differs_in_more_than_sizes_keeps_its_program() -> None:
+    def fn(x: Tensor, y: Tensor, negate: bool) -> Tensor:
+        return -(x + y) if negate else x + y
+
+    f = anyshape.compile(fn, backend="aot_eager")
+    with expect_programs(2):
+        for negate in (True, False, True, False):
+            for n in (1, 5):
+                x = torch.randn(n, n)
+                torch.testing.assert_close(f(x, x.clone(), negate), fn(x, x, negate))
+    assert len(f.programs) == 2

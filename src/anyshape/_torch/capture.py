@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
@@ -131,6 +132,7 @@ def patches(
             stack.enter_context(mock.patch.object(graph_compile, "collect_bw_donated_buffer_idxs", _none_donated))
         stack.enter_context(mock.patch.object(aot_backends, "aot_module_simplified", _aot_module_simplified))
         stack.enter_context(mock.patch.object(SymNode, "expect_true", _expect_true))
+        stack.enter_context(mock.patch.object(SymNode, "sym_max", _sym_max))
         stack.enter_context(out_calls.patches(Retrace))
         stack.enter_context(direct_writes.patches())
         stack.enter_context(lowering.patches())
@@ -168,6 +170,30 @@ def _expect_true(self: SymNode, file: str, line: int) -> bool:
     if isinstance(self.shape_env, FreeShapeEnv):
         return self.shape_env.guard_or_defer_runtime_assert(self.expr, f"{file}:{line}", fx_node=self.fx_node)
     return bool(_stock_expect_true(self, file, line))
+
+
+_stock_sym_max = SymNode.sym_max
+
+
+def _sym_max(self: SymNode, other: Any) -> Any:
+    """The stride of a dim is the product of `max(size, 1)` of those inside it: `size` will do where it is a stride.
+
+    They differ where a size is 0, and then nothing is addressed; as a plain product it is the same expression as an
+    input's, and a kernel runs over both as one dim.
+    """
+    if isinstance(self.shape_env, FreeShapeEnv) and other.maybe_as_int() == 1 and _makes_strides():
+        return self
+    return _stock_sym_max(self, other)
+
+
+def _makes_strides() -> bool:
+    """Whether the maximum is asked for by code that makes strides: torch's own, in Python or (without a frame) C++."""
+    frame: Any = sys._getframe(2)
+    for _ in range(4):
+        if frame.f_code.co_name == "sym_max":
+            return bool(frame.f_back.f_code.co_name == "make_contiguous_strides_for")
+        frame = frame.f_back
+    return True
 
 
 _stock_wrap_symfloat = builder.VariableBuilder.wrap_symfloat
@@ -583,6 +609,16 @@ def reason(error: BaseException) -> str:
     inner = getattr(error, "inner_exception", error)
     lines = [line.strip() for line in str(inner).splitlines() if line.strip()]
     return f"{type(inner).__name__}: {lines[0] if lines else ''}"[:300]
+
+
+def guard_text(guards: Any, sources: Sequence[str]) -> str:
+    """All that is guarded, but for the sizes and strides of the inputs that have free ones."""
+    lines = []
+    for line in str(guards).splitlines():
+        if any(f"check_tensor({source}," in line for source in sources):
+            line = re.sub(r"size=\[.*?\], stride=\[.*?\]", "", line)
+        lines.append(re.sub(r"(__builtins_dict__)_\d+", r"\1", line))
+    return "\n".join(lines)
 
 
 def is_served(frame: Any, codes: list[types.CodeType]) -> bool:

@@ -67,18 +67,18 @@ class Master:
         return scope["key"]  # type: ignore[no-any-return]
 
     def places(self) -> dict[Any, int]:
-        """Where each free size stands in a key."""
+        """Where each free size stands in a key, by the symbol it was given, whatever it is known to equal since."""
         found: dict[Any, int] = {}
         at = 0
         for value in self.placeholders:
             if isinstance(value, torch.Tensor) and _is_free(value):
                 for i, size in enumerate(value.shape):
                     if isinstance(size, torch.SymInt):
-                        found.setdefault(size.node.expr, at + i)
+                        found.setdefault(size.node._expr, at + i)
                 at += 2 * value.dim()
             elif not isinstance(value, torch.Tensor):
                 if isinstance(value, (torch.SymInt, torch.SymFloat)):
-                    found.setdefault(value.node.expr, at)
+                    found.setdefault(value.node._expr, at)
                 at += 1
         return found
 
