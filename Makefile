@@ -32,7 +32,7 @@ demo: $(STAMP)
 test: lint types pytest
 
 pytest: $(STAMP)
-	$(BIN)/python -m pytest --timeout 600 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --timeout 600 --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
