@@ -101,7 +101,8 @@ class Admission:
     def covers(self, other: Admission) -> bool:
         """Whether all that `other` has served would be served here."""
         served = [key for key, admitted in other.known.items() if admitted]
-        alike = self._parts == other._parts and self.guard == other.guard
+        ranks = [(i.source, len(i.sizes)) for i in self.inputs]
+        alike = self._parts == other._parts and ranks == [(i.source, len(i.sizes)) for i in other.inputs]
         return alike and 0 < len(served) <= MOST_COMPARED and all(self.refuses(key) is None for key in served)
 
     def retire(self) -> None:

@@ -247,8 +247,7 @@ class Engine:
             assert program.admission is not None
             program.code = weakref.ref(guarded.code)
             program.origin = origin
-            sources = [i.source for i in program.admission.inputs]
-            program.guards = capture.guard_text(guarded.guard_manager, sources)
+            program.guards = capture.guard_text(guarded.guard_manager, program.admission.inputs)
         if len(programs) == 1:
             self._retire_for(programs[0])
         self._programs = [*self.programs, *programs]

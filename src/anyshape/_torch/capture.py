@@ -54,7 +54,7 @@ from anyshape._torch import (
 from anyshape._torch import rules as rule_calls
 from anyshape._torch.shape_env import APART, FreeShapeEnv
 from anyshape._version import __version__
-from anyshape.recording import NodeRecord, Recording
+from anyshape.recording import InputRecord, NodeRecord, Recording
 
 GUARD_NAME = "__anyshape_admits"
 
@@ -611,12 +611,14 @@ def reason(error: BaseException) -> str:
     return f"{type(inner).__name__}: {lines[0] if lines else ''}"[:300]
 
 
-def guard_text(guards: Any, sources: Sequence[str]) -> str:
-    """All that is guarded, but for the sizes and strides of the inputs that have free ones."""
+def guard_text(guards: Any, inputs: Sequence[InputRecord]) -> str:
+    """All that is guarded, but for what the admission looks at: free sizes and strides."""
+    static = {i.source: [str(s) if s.is_number else "free" for s in i.sizes] for i in inputs}
     lines = []
     for line in str(guards).splitlines():
-        if any(f"check_tensor({source}," in line for source in sources):
-            line = re.sub(r"size=\[.*?\], stride=\[.*?\]", "", line)
+        source = next((s for s in static if f"check_tensor({s}," in line), None)
+        if source is not None:
+            line = re.sub(r"size=\[.*?\], stride=\[.*?\]", str(static[source]), line)
         lines.append(re.sub(r"(__builtins_dict__)_\d+", r"\1", line))
     return "\n".join(lines)
 

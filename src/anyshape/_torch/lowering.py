@@ -42,6 +42,18 @@ def _choose(stock: Callable[..., Any], of: Any, smaller: bool) -> Callable[..., 
     return choose
 
 
+_stock_gt = SizeVarAllocator.statically_known_gt
+
+
+def _is_longer(self: Any, left: Any, right: Any) -> bool:
+    """How a loop is split (`n * m` over `n`, codegen/simd.py) is the same for all sizes, those of 0 and 1 too."""
+    env = self.shape_env
+    if _stock_gt(self, left, right) or not isinstance(env, FreeShapeEnv):
+        return bool(_stock_gt(self, left, right))
+    longer = sympy.Gt(left, right)
+    return env.recording.owns(longer) and env.settled_from_two(longer) == sympy.true
+
+
 _stock_tile = getattr(LoopLevel, "tile", None)
 _stock_codegen_functions = getattr(CppKernelProxy, "codegen_functions", None)
 _arguments: contextvars.ContextVar[Any] = contextvars.ContextVar("the sizes a kernel is given", default=None)
@@ -78,6 +90,7 @@ def patches() -> Iterator[None]:
         inductor_config.patch(fallback_random=True),
         mock.patch.object(SizeVarAllocator, "evaluate_min", _choose(_stock_min, Min, True)),
         mock.patch.object(SizeVarAllocator, "evaluate_max", _choose(_stock_max, Max, False)),
+        mock.patch.object(SizeVarAllocator, "statically_known_gt", _is_longer),
         _divisibility(),
     ):
         yield
