@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import os
 import queue
 import threading
 import time
@@ -246,3 +247,5 @@ class Worker:
 
 
 WORKER = Worker()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=WORKER.__init__)  # type: ignore[misc]  # its thread stays with the parent

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from anyshape.tiers import Policy, Tiers, Worker
+from anyshape.tiers import WORKER, Policy, Tiers, Worker
 
 
 class Clock:
@@ -148,3 +149,15 @@ def test_threads_make_one_variant() -> None:
         thread.join()
     assert tiers._worker.wait([tiers], 10)
     assert len(made) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_process_has_a_worker_of_its_own() -> None:
+    assert WORKER.wait([], 1)
+    WORKER.submit(WORKER, lambda: None)  # a thread that the child does not have
+    pid = os.fork()
+    if pid == 0:
+        done = threading.Event()
+        WORKER.submit(done, done.set)
+        os._exit(0 if done.wait(10) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
