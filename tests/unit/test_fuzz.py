@@ -191,8 +191,9 @@ def test_known_faults_of_torch_are_counted_by_name() -> None:
     )
     target = Target()
     static = worker.static_difference(written, target)
-    assert static is not None and "values" in static
-    assert known.name(written, static) == "lost-scalar-write"
+    assert static is None or "values" in static  # torch 2.15 has it right
+    assert known.name(written, static) == (None if static is None else "lost-scalar-write")
+    assert known.name(written, "values differ") == "lost-scalar-write"
     assert known.name(written, None) is None
 
 
