@@ -18,11 +18,11 @@ from anyshape._torch import capture, modules, shortcuts, specs
 from anyshape.declaration import Declaration
 from anyshape.declaration.options import read_word
 from anyshape.door import Door
-from anyshape.engine import Engine, RunAgain, RunEagerly, observers
+from anyshape.engine import Engine, RunAgain, RunEagerly, engine_of, observers
 from anyshape.errors import NotCompilableError, refuse_deepcopy, refuse_pickle
 from anyshape.programs import Program, Variant
 
-__all__ = ["CompiledFunction", "DeclaredFunction", "compile", "observers", "warm_up"]
+__all__ = ["CompiledFunction", "compile", "observers", "warm_up"]
 
 
 class CompiledFunction:
@@ -91,18 +91,6 @@ class CompiledFunction:
         raise refuse_deepcopy(self._name)
 
 
-class DeclaredFunction(CompiledFunction):
-    """A compiled function with a declaration: calls are checked at the door."""
-
-    def __init__(self, function: Callable[..., Any], target: Callable[..., Any], engine: Engine, door: Door) -> None:
-        super().__init__(function, target, engine)
-        self._enter = door.call
-        self._undeclared = functools.partial(CompiledFunction.__call__, self)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._enter(self._undeclared, args, kwargs)
-
-
 def compile(
     fn: Any = None,
     *,
@@ -167,13 +155,14 @@ def compile(
     )
     target = capture.install(fn, engine.compile_graph, fullgraph=fullgraph, capture=engine.capture, disable=disable)
     shortcut = shortcuts.Shortcut.to(target, engine.serves_alone) if frozen and not disable else None
+    in_front = [x.around for x in (shortcut, door) if x is not None]
     if modules.is_module(fn):
         engine.starts_at(modules.first_code(target), type(fn).__name__)
-        return modules.compiled(target, engine, shortcut if door is None else None)
-    if shortcut is not None:
-        target = shortcut.around(target)
+        return modules.compiled(target, engine, in_front)
+    for around in in_front:
+        target = around(target)
     engine.starts_at(getattr(inspect.unwrap(fn), "__code__", None), getattr(fn, "__qualname__", repr(fn)))
-    return CompiledFunction(fn, target, engine) if door is None else DeclaredFunction(fn, target, engine, door)
+    return CompiledFunction(fn, target, engine)
 
 
 def _specialize(given: Any, door: Door | None, mode: str | None, options: dict[str, Any] | None) -> Any:
@@ -219,13 +208,7 @@ def _entry(fn: Any) -> spec_file.Entry | None:
 @contextlib.contextmanager
 def warm_up(f: Any) -> Iterator[Any]:
     """New behaviours are compiled inside, also where `on_new_behavior` says that none are."""
-    engine = getattr(f, "_engine", None)
-    if not isinstance(engine, Engine):
-        raise NotCompilableError(
-            "anyshape.warm_up takes a function compiled by anyshape",
-            value=type(f).__name__,
-            fix="f = anyshape.compile(fn); anyshape.warm_up(f)",
-        )
+    engine = engine_of(f, asked_by="warm_up", fix="anyshape.warm_up(f)")
     engine.warming += 1
     try:
         yield f

@@ -14,8 +14,7 @@ import sympy
 
 from anyshape import solver
 from anyshape.declaration import Clause, algebra
-from anyshape.engine import Engine, LiveProgram
-from anyshape.errors import NotCompilableError
+from anyshape.engine import LiveProgram, engine_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,13 +39,7 @@ class Coverage:
 
 def check(f: Any) -> Coverage:
     """Whether the programs of `f` cover every size that its declaration allows."""
-    engine = getattr(f, "_engine", None)
-    if not isinstance(engine, Engine):
-        raise NotCompilableError(
-            "anyshape.check takes a function compiled by anyshape",
-            value=type(f).__name__,
-            fix="f = anyshape.compile(fn); f(x); anyshape.check(f)",
-        )
+    engine = engine_of(f, asked_by="check", fix="f(x); anyshape.check(f)")
     first = [p for p in engine.programs if p.origin is None or p.origin is engine.entrance] or engine.programs
     if not first:
         return Coverage(False)

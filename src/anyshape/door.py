@@ -24,6 +24,12 @@ _CONTAINERS = (list, tuple, dict)
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
+class _Calls(threading.local):
+    """The arguments of the call that a thread is making."""
+
+    now: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+
+
 class Door:
     """Lets calls in. `copies` counts inputs that were made contiguous because they were declared so."""
 
@@ -37,31 +43,42 @@ class Door:
         self._first: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}  # layouts as first seen
         self._contiguous = {p for p, word in declaration.layouts.items() if word == "contiguous"}
         self._copies_inputs = bool(self._contiguous) or declaration.layout == "contiguous"
-        self._calls = threading.local()
+        self._calls = _Calls()
 
     # -- each call ---------------------------------------------------------------------------------------------
 
-    def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """`function` of the arguments, once they are let in."""
-        written: list[tuple[Any, Any, int]] = []
-        if self._copies_inputs:
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function, behind this door."""
+        key, seen, check, calls = self._key, self._seen, self._check, self._calls
+
+        def enter(*args: Any, **kwargs: Any) -> Any:
+            try:
+                known = key(*args, **kwargs) in seen
+            except (TypeError, AttributeError, KeyError, IndexError):
+                known = False
+            if not known:
+                check(args, kwargs)
+            before = calls.now
+            calls.now = args, kwargs  # for a capture, which may come at any call
+            try:
+                return function(*args, **kwargs)
+            finally:
+                calls.now = before
+
+        return self._with_copies(enter) if self._copies_inputs else enter
+
+    def _with_copies(self, enter: Callable[..., Any]) -> Callable[..., Any]:
+        def copy_and_enter(*args: Any, **kwargs: Any) -> Any:
+            written: list[tuple[Any, Any, int]] = []
             args, kwargs = self._made_contiguous(args, kwargs, written)
-        try:
-            known = self._key(*args, **kwargs) in self._seen
-        except (TypeError, AttributeError, KeyError, IndexError):
-            known = False
-        if not known:
-            self._check(args, kwargs)
-        calls = self._calls
-        before = getattr(calls, "now", None)
-        calls.now = args, kwargs  # for a capture, which may come at any call
-        try:
-            return function(*args, **kwargs)
-        finally:
-            calls.now = before
-            for original, copy, version in written:
-                if copy._version != version:  # what was written to the copy was meant for the original
-                    original.copy_(copy)
+            try:
+                return enter(*args, **kwargs)
+            finally:
+                for original, copy, version in written:
+                    if copy._version != version:  # what was written to the copy was meant for the original
+                        original.copy_(copy)
+
+        return copy_and_enter
 
     # -- a new key ---------------------------------------------------------------------------------------------
 
@@ -109,7 +126,7 @@ class Door:
 
     def policies(self) -> dict[int, TensorPolicy]:
         """What is declared of each tensor of the call that this thread is making, by identity."""
-        args, kwargs = getattr(self._calls, "now", None) or ((), {})
+        args, kwargs = self._calls.now or ((), {})
         arguments = self._arguments(args, kwargs) or {}
         found: dict[int, TensorPolicy] = {}
         for shape in self.declaration.shapes:
@@ -126,7 +143,7 @@ class Door:
 
     def values(self) -> dict[str, int]:
         """The value of each name in the call that this thread is making."""
-        args, kwargs = getattr(self._calls, "now", None) or ((), {})
+        args, kwargs = self._calls.now or ((), {})
         arguments = self._arguments(args, kwargs) or {}
         shapes = self.declaration.tensors(arguments, args=args, kwargs=kwargs, owner=self._owner)
         return dict(self.declaration.bind(shapes).sizes)

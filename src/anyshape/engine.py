@@ -24,7 +24,7 @@ from anyshape.declaration.expression import Clause
 from anyshape.declared import Declared
 from anyshape.dispatch import Admission, holds
 from anyshape.door import Door
-from anyshape.errors import FallbackWarning, NewBehaviourError
+from anyshape.errors import FallbackWarning, NewBehaviourError, NotCompilableError
 from anyshape.oblivious import Refused
 from anyshape.programs import OutCall, Predicate, Program, Variant
 from anyshape.recording import STAND_INS, Answer, InputRecord, Recording, describe_source
@@ -403,6 +403,15 @@ class Engine:
             return None
         capture.publish_guard(admission)
         return f"{capture.GUARD_NAME}({admission.guard})"
+
+
+def engine_of(f: Any, *, asked_by: str, fix: str) -> Engine:
+    """The engine of a compiled callable, for functions that take one."""
+    engine = getattr(f, "_engine", None)
+    if not isinstance(engine, Engine):
+        what = f"anyshape.{asked_by} takes a function compiled by anyshape"
+        raise NotCompilableError(what, value=type(f).__name__, fix=f"f = anyshape.compile(fn); {fix}")
+    return engine
 
 
 def _hints(declaration: Declaration, values: Mapping[str, int], stand_ins: Mapping[int, int]) -> dict[str, int]:

@@ -224,22 +224,22 @@ def test_what_is_malformed_is_refused_at_the_call_of_compile(words: dict[str, An
 
 
 def test_a_seen_key_costs_little() -> None:
-    """Under 2 microseconds, at the best of many rounds: the machine may be busy."""
-    fn = lambda x, mask: x
-    plain = anyshape.compile(fn, backend="eager")
-    checked = anyshape.compile(fn, shapes={"x": "n m", "mask": "n"}, where=["n % 2 == 0"], backend="eager")
+    """Under 2 microseconds and a tenth of a call, at the best of many rounds in turn: the machine may be busy."""
+    plain = anyshape.compile(lambda x, mask: x * 2, backend="eager")  # code of its own: Dynamo asks all entries of one
+    words = {"shapes": {"x": "n m", "mask": "n"}, "where": ["n % 2 == 0"]}
+    checked = anyshape.compile(lambda x, mask: x * 2, **words, backend="eager")
+    nothing = lambda *args, **kwargs: None
+    calls = {"plain": plain, "checked": checked, "nothing": nothing, "door": checked._engine.door.around(nothing)}
     x, mask = torch.randn(4, 3), torch.randn(4)
-    for f in (plain, checked):
-        f(x, mask)
-
-    def once(f: Any) -> float:
-        began = time.perf_counter()
-        for _ in range(200):
-            f(x, mask)
-        return (time.perf_counter() - began) / 200
-
-    best = {f: min(once(f) for _ in range(30)) for f in (plain, checked)}
-    assert best[checked] - best[plain] < 2.5e-6
+    best = dict.fromkeys(calls, 1.0)
+    for _ in range(100):
+        for name, f in calls.items():
+            began = time.perf_counter()
+            for _ in range(200):
+                f(x, mask)
+            best[name] = min(best[name], (time.perf_counter() - began) / 200)
+    assert best["door"] - best["nothing"] < 2e-6
+    assert best["checked"] / best["plain"] < 1.1
 
 
 def test_new_behaviours_can_be_errors_or_eager() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import pathlib
-import warnings
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,15 +14,6 @@ from anyshape.fuzz.oracle import Target, judge
 SEED = 100
 SHORT, LONG = 24, 400
 REGRESSIONS = (pathlib.Path(__file__).parent / "regressions.jsonl").read_text().splitlines()
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-    logging.disable(logging.NOTSET)
 
 
 def campaign(start: int, stop: int, target: Target) -> None:

@@ -6,10 +6,6 @@ the fault; it is then shrunk. The quick ones run by default, the others with `-m
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Iterator
-
 import pytest
 from faults import FAULTS
 
@@ -21,15 +17,6 @@ from anyshape.fuzz.shrink import shrink
 PROGRAMS = 2000
 MOST_OPERATIONS = 4
 QUICK = ("no_new_key_is_admitted", "a_capture_that_fails_is_an_error")
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-    logging.disable(logging.NOTSET)
 
 
 def hunt(name: str, programs: int = PROGRAMS, seed: int = 100) -> tuple[int, Case, str]:

@@ -27,8 +27,6 @@ import torch._dynamo.guards as dynamo_guards
 import torch._dynamo.output_graph as output_graph
 import torch._dynamo.utils as dynamo_utils
 import torch._dynamo.variables.builder as builder
-import torch._functorch._aot_autograd.graph_compile as graph_compile
-import torch._functorch.config as functorch_config
 import torch._subclasses.fake_impls as fake_impls
 import torch.compiler.config as compiler_config
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
@@ -43,10 +41,10 @@ from torch.utils import _pytree as pytree
 from anyshape import verify
 from anyshape._torch import (
     afterwards,
+    compiling,
     concrete,
     direct_writes,
     loose_strides,
-    lowering,
     out_calls,
     random_state,
     slices,
@@ -82,13 +80,6 @@ _CONFIG = {
     "suppress_errors": False,
 }
 
-_FUNCTORCH_CONFIG = {
-    # A cached AOT result would skip the trace whose questions have to be heard.
-    "enable_autograd_cache": False,
-    # The backward's questions belong to the program too, so they are asked before its guards are made.
-    "force_non_lazy_backward_lowering": True,
-}
-
 
 @contextlib.contextmanager
 def patches(
@@ -106,7 +97,6 @@ def patches(
     config = {k: v for k, v in _CONFIG.items() if hasattr(dynamo_config, k)}
     # One call that computes nothing must not make Dynamo skip the code for good.
     config["allow_empty_graphs"] = whole
-    functorch = {k: v for k, v in _FUNCTORCH_CONFIG.items() if hasattr(functorch_config, k)}
 
     def shape_env(**settings: Any) -> FreeShapeEnv:
         return FreeShapeEnv(recording=make_recording(), **settings)
@@ -122,20 +112,15 @@ def patches(
         stack.enter_context(mock.patch.object(builder.VariableBuilder, "wrap_symfloat", _wrap_symfloat))
         stack.enter_context(mock.patch.object(fake_impls, "_compute_slice_index", slices.index))
         stack.enter_context(mock.patch.object(builder, "is_int_specialization_case", specializes_int))
-        stack.enter_context(functorch_config.patch(**functorch))
+        stack.enter_context(compiling.scope())
         if hasattr(compiler_config, "cache_key_tag"):
             # Stock entries of Inductor's cache carry guards on the sizes that stock saw.
             tag = f"{compiler_config.cache_key_tag}anyshape-{__version__}{facts}"
             stack.enter_context(compiler_config.patch(cache_key_tag=tag))
-        if hasattr(graph_compile, "collect_bw_donated_buffer_idxs"):
-            # A graph that is retained may be differentiated twice, so nothing of it is given away.
-            stack.enter_context(mock.patch.object(graph_compile, "collect_bw_donated_buffer_idxs", _none_donated))
         stack.enter_context(mock.patch.object(aot_backends, "aot_module_simplified", _aot_module_simplified))
         stack.enter_context(mock.patch.object(SymNode, "expect_true", _expect_true))
         stack.enter_context(mock.patch.object(SymNode, "sym_max", _sym_max))
         stack.enter_context(out_calls.patches(Retrace))
-        stack.enter_context(direct_writes.patches())
-        stack.enter_context(lowering.patches())
         stack.enter_context(afterwards.patches())
         stack.enter_context(rule_calls.patches({**rules, **random_state.rules()}))
         stack.enter_context(rule_calls.patches(dict(oblivious_rules), when=rule_calls.concerns_oblivious))
@@ -156,10 +141,6 @@ def publish_guard(admission: Any) -> None:
 _is_int_specialization_case = builder.is_int_specialization_case
 _run_node = dynamo_utils.run_node
 _stock_static_eval = symbolic_shapes._static_eval_sym_bool
-
-
-def _none_donated(*args: Any, **kwargs: Any) -> list[int]:
-    return []
 
 
 _stock_expect_true = SymNode.expect_true

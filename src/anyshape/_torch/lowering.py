@@ -48,8 +48,9 @@ _stock_gt = SizeVarAllocator.statically_known_gt
 def _is_longer(self: Any, left: Any, right: Any) -> bool:
     """How a loop is split (`n * m` over `n`, codegen/simd.py) is the same for all sizes, those of 0 and 1 too."""
     env = self.shape_env
-    if _stock_gt(self, left, right) or not isinstance(env, FreeShapeEnv):
-        return bool(_stock_gt(self, left, right))
+    known = bool(_stock_gt(self, left, right))
+    if known or not isinstance(env, FreeShapeEnv):
+        return known
     longer = sympy.Gt(left, right)
     return env.recording.owns(longer) and env.settled_from_two(longer) == sympy.true
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch._dynamo.external_utils as external_utils
 from torch._dynamo.eval_frame import OptimizedModule
 
-from anyshape._torch.shortcuts import Shortcut
+from anyshape._torch.shortcuts import torchs_wrapper
 from anyshape.declaration import Declaration
 from anyshape.errors import refuse_deepcopy, refuse_pickle
 from anyshape.programs import Program, Variant
@@ -74,20 +74,13 @@ class CompiledModule(OptimizedModule):
         raise refuse_deepcopy(type(self._orig_mod).__name__)
 
 
-class DeclaredModule(CompiledModule):
-    """A compiled module with a declaration: calls are checked at the door."""
+class EnteredModule(CompiledModule):
+    """A compiled module with something in front: the door of a declaration, or a frozen module's shortcut."""
+
+    _anyshape_enter: Callable[..., Any]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._anyshape_engine.door.call(super().__call__, args, kwargs)
-
-
-class FrozenModule(CompiledModule):
-    """A compiled module that does not change: a seen key goes straight to its program."""
-
-    _anyshape_call: Any
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._anyshape_call(*args, **kwargs)
+        return self._anyshape_enter(*args, **kwargs)
 
 
 def is_module(value: Any) -> bool:
@@ -98,30 +91,28 @@ def is_compiled(value: Any) -> bool:
     return isinstance(value, CompiledModule)
 
 
-def compiled(target: Any, engine: Any, shortcut: Shortcut | None = None) -> CompiledModule:
-    """torch's OptimizedModule as a CompiledModule."""
+def compiled(target: Any, engine: Any, in_front: Sequence[Callable[..., Any]]) -> CompiledModule:
+    """torch's OptimizedModule as a CompiledModule, with what is to stand before its calls."""
     from anyshape.engine import RunAgain, RunEagerly
 
     if not isinstance(target, OptimizedModule):  # TORCHDYNAMO_DISABLE and disable=True give the module itself
         return target  # type: ignore[no-any-return]
-    target.__class__ = CompiledModule if engine.door is None else DeclaredModule
-    if shortcut is not None:
-        target.__class__ = FrozenModule
-        call = functools.partial(CompiledModule.__call__, target)
-        object.__setattr__(target, "_anyshape_call", shortcut.around(call))
-    object.__setattr__(target, "_anyshape_engine", engine)
-    object.__setattr__(target, "_anyshape_eagerly", RunEagerly)
-    object.__setattr__(target, "_anyshape_again", RunAgain)
+    target.__class__ = EnteredModule if in_front else CompiledModule
+    call = functools.partial(CompiledModule.__call__, target)
+    for around in in_front:
+        call = around(call)
+    own = {"_enter": call, "_engine": engine, "_eagerly": RunEagerly, "_again": RunAgain}
+    for name, value in own.items():
+        object.__setattr__(target, f"_anyshape{name}", value)
     return target  # type: ignore[return-value]
 
 
 def first_code(target: Any) -> types.CodeType | None:
     """The code with which a call of a compiled module begins, unless something of the user's runs before it."""
     module = getattr(target, "_orig_mod", target)
-    wrapped = getattr(getattr(target, "forward", None), "_torchdynamo_orig_callable", None)
-    code: types.CodeType | None = getattr(wrapped, "__code__", None)
-    if code is not None and code.co_filename == external_utils.__file__:
-        return code  # torch puts a frame of its own around a `forward` that it would not look into
+    wrapper = torchs_wrapper(target)
+    if wrapper is not None:
+        return wrapper.__code__
     if module._forward_pre_hooks or torch.nn.modules.module._global_forward_pre_hooks:
         return None
     return getattr(getattr(module.forward, "__func__", module.forward), "__code__", None)

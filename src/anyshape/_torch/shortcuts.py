@@ -24,6 +24,13 @@ _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _NUMBERS = (int, float, bool, str, bytes, type(None), torch.dtype, torch.device)
 
 
+def torchs_wrapper(target: Any) -> types.FunctionType | None:
+    """The function that torch puts around a module whose `forward` it would not look into; None for others."""
+    wrapped = getattr(getattr(target, "forward", None), "_torchdynamo_orig_callable", None)
+    own = isinstance(wrapped, types.FunctionType) and wrapped.__code__.co_filename == external_utils.__file__
+    return wrapped if own else None
+
+
 class Shortcut:
     """The compiled codes of a callable by the key of a call."""
 
@@ -46,11 +53,10 @@ class Shortcut:
     def to(cls, target: Any, serves: Callable[[types.CodeType], bool]) -> Shortcut | None:
         """For what `capture.install` gave back; None where a call is more than one frame."""
         if isinstance(target, OptimizedModule):
-            wrapped = getattr(target.forward, "_torchdynamo_orig_callable", None)
-            code = getattr(wrapped, "__code__", None)
-            if code is not None and code.co_filename == external_utils.__file__:
-                return cls(wrapped, None, serves, target._orig_mod)
             module = target._orig_mod
+            wrapper = torchs_wrapper(target)
+            if wrapper is not None:
+                return cls(wrapper, None, serves, module)
             hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks)
             forward = module.forward
             if any(hooks) or not isinstance(forward, types.MethodType) or forward.__self__ is not module:
@@ -66,7 +72,7 @@ class Shortcut:
         form = (*map(type, args), *kwargs, *map(type, kwargs.values()))
         make = self._keys.get(form)
         if make is None:
-            make = self._keys[form] = _key_function(args, kwargs)
+            make = self._keys[form] = _key_function(form, args, kwargs)
         key = make(args, kwargs)
         if key is None or eval_frame._stance.stance != "default":
             return None, None
@@ -116,7 +122,7 @@ class Shortcut:
         self._unknown.add(key)
 
 
-def _key_function(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
+def _key_function(form: tuple[Any, ...], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
     """What tells calls of this form apart; None for a form with something else than tensors and numbers in it."""
     parts = ["grad(), inference(), autocast()"]
     places = [(f"a[{i}]", v) for i, v in enumerate(args)] + [(f"k[{n!r}]", v) for n, v in kwargs.items()]
@@ -134,6 +140,5 @@ def _key_function(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..
         "inference": torch.is_inference_mode_enabled,
         "autocast": torch._C._is_any_autocast_enabled,
     }
-    form = (*map(type, args), *kwargs, *map(type, kwargs.values()))
     exec(f"def key(a, k):\n    return (form, {', '.join(parts)})", names := {**scope, "form": form})
     return names["key"]  # type: ignore[return-value]

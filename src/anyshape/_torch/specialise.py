@@ -13,16 +13,13 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-from unittest import mock
 
 import torch
 import torch._dynamo.convert_frame as convert_frame
-import torch._functorch._aot_autograd.graph_compile as graph_compile
-import torch._functorch.config as functorch_config
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from anyshape._torch import direct_writes, lowering
+from anyshape._torch import compiling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +93,7 @@ class Master:
             for name in ("example_value", "val"):
                 node.meta.pop(name, None)
         graph.recompile()
-        with convert_frame.compile_lock, self._state(), _scope():
+        with convert_frame.compile_lock, self._state(), compiling.scope():
             mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
             inputs = [self._input(mode, v, s) for v, s in zip(self.placeholders, seen, strict=True)]
             return backend(graph, inputs)  # type: ignore[no-any-return]
@@ -125,24 +122,6 @@ def _bake(placeholder: Any, value: Any) -> None:
         replace = lambda a: value if a is placeholder else a
         user.args = torch.fx.node.map_arg(user.args, replace)
         user.kwargs = torch.fx.node.map_arg(user.kwargs, replace)
-
-
-@contextlib.contextmanager
-def _scope() -> Iterator[None]:
-    """What holds of torch while a general program is compiled holds for its variants."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(direct_writes.patches())
-        stack.enter_context(lowering.patches())
-        stack.enter_context(functorch_config.patch(enable_autograd_cache=False))
-        if hasattr(functorch_config, "force_non_lazy_backward_lowering"):
-            stack.enter_context(functorch_config.patch(force_non_lazy_backward_lowering=True))
-        if hasattr(graph_compile, "collect_bw_donated_buffer_idxs"):
-            stack.enter_context(mock.patch.object(graph_compile, "collect_bw_donated_buffer_idxs", _none_donated))
-        yield
-
-
-def _none_donated(*args: Any, **kwargs: Any) -> list[int]:
-    return []
 
 
 def _is_free(value: Any) -> bool:

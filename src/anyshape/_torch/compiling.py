@@ -1,0 +1,42 @@
+"""What holds of torch while a captured graph is compiled.
+
+Owns the one scope for a general program and for its variants: what AOTAutograd and Inductor do otherwise than for
+stock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import torch._functorch._aot_autograd.graph_compile as graph_compile
+import torch._functorch.config as functorch_config
+
+from anyshape._torch import direct_writes, lowering
+
+_CONFIG = {
+    # A cached AOT result would skip the trace whose questions have to be heard.
+    "enable_autograd_cache": False,
+    # The backward's questions belong to the program too, so they are asked before its guards are made.
+    "force_non_lazy_backward_lowering": True,
+}
+
+
+@contextlib.contextmanager
+def scope() -> Iterator[None]:
+    """Entered under Dynamo's compile lock, and left before it is released."""
+    config = {k: v for k, v in _CONFIG.items() if hasattr(functorch_config, k)}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(functorch_config.patch(**config))
+        if hasattr(graph_compile, "collect_bw_donated_buffer_idxs"):
+            # A graph that is retained may be differentiated twice, so nothing of it is given away.
+            stack.enter_context(mock.patch.object(graph_compile, "collect_bw_donated_buffer_idxs", _none_donated))
+        stack.enter_context(direct_writes.patches())
+        stack.enter_context(lowering.patches())
+        yield
+
+
+def _none_donated(*args: Any, **kwargs: Any) -> list[int]:
+    return []
