@@ -146,7 +146,7 @@ def compile(
     }
     door = _door(fn, {**words, "semantics": semantics, "on_new_behavior": on_new_behavior})
     engine = Engine(
-        capture.inner_backend(backend, mode, options),
+        capture.inner_backend(backend, mode, options, frozen=frozen),
         fullgraph=fullgraph,
         own_backend=not isinstance(backend, str),
         door=door,
@@ -154,14 +154,14 @@ def compile(
         specialize=_specialize(specialize, door, mode, options),
     )
     target = capture.install(fn, engine.compile_graph, fullgraph=fullgraph, capture=engine.capture, disable=disable)
-    shortcut = shortcuts.Shortcut.to(target, engine.serves_alone) if frozen and not disable else None
+    start = shortcuts.first_frame(target)
+    engine.starts_at(start[0].__code__ if start else None, getattr(fn, "__qualname__", type(fn).__name__))
+    shortcut = None if disable else shortcuts.Shortcut.to(target, engine.serves_alone, frozen=frozen)
     in_front = [x.around for x in (shortcut, door) if x is not None]
     if modules.is_module(fn):
-        engine.starts_at(modules.first_code(target), type(fn).__name__)
         return modules.compiled(target, engine, in_front)
     for around in in_front:
         target = around(target)
-    engine.starts_at(getattr(inspect.unwrap(fn), "__code__", None), getattr(fn, "__qualname__", repr(fn)))
     return CompiledFunction(fn, target, engine)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from anyshape import assertions, ops, solver
-from anyshape._torch import afterwards, aliases, capture, loose_strides, memory, raised, specialise
+from anyshape._torch import afterwards, aliases, capture, light_code, loose_strides, memory, raised, specialise
 from anyshape.declaration import Declaration
 from anyshape.declaration.expression import Clause
 from anyshape.declared import Declared
@@ -312,7 +312,7 @@ class Engine:
         numbers = capture.graph_numbers(graph) if recording.oblivious.symbols else []
         out_of_bounds = raised.out_of_bounds(graph)
         master = specialise.Master.of(graph) if self._has_variants(recording) else None
-        compiled = self._compile_for_layouts(program, graph, inputs)
+        compiled = light_code.without_wrapper(self._compile_for_layouts(program, graph, inputs))
         program.compile_seconds = time.perf_counter() - began
         if master is not None:
             compiled = program.tiers = self._tiers(program, master, compiled)
@@ -328,7 +328,7 @@ class Engine:
             compiled = out_of_bounds(compiled)
         if restore is not None:
             compiled = restore(compiled)
-        return run
+        return light_code.apart_from_dynamo(run)
 
     def _has_variants(self, recording: Recording) -> bool:
         plain = not recording.oblivious.symbols and not recording.loose_strides

@@ -44,6 +44,7 @@ from anyshape._torch import (
     compiling,
     concrete,
     direct_writes,
+    light_code,
     loose_strides,
     out_calls,
     random_state,
@@ -128,6 +129,7 @@ def patches(
         stack.enter_context(mock.patch.object(symbolic_shapes, "_static_eval_sym_bool", _static_eval))
         stack.enter_context(mock.patch.object(convert_frame, "CheckFunctionManager", _check_function_manager))
         stack.enter_context(mock.patch.object(dynamo_guards, "convert_to_concrete_values", _concrete_values))
+        stack.enter_context(light_code.patches())
         # The generated guard finds its admission here; the guard's closure keeps the value it had then.
         stack.enter_context(mock.patch.dict(symbolic_shapes.SYMPY_INTERP, {GUARD_NAME: None}))
         yield
@@ -542,12 +544,15 @@ def install(function: Any, backend: Any, *, fullgraph: bool, capture: Callable[.
     return context(function)
 
 
-def inner_backend(backend: Any, mode: str | None, options: dict[str, Any] | None) -> Any:
+def inner_backend(backend: Any, mode: str | None, options: dict[str, Any] | None, *, frozen: bool = False) -> Any:
     """The backend as torch.compile itself would build it from its arguments."""
     if mode is None and options is None:
         mode = "default"
     if backend == "inductor":
-        return torch._TorchCompileInductorWrapper(mode, options, True)
+        made = torch._TorchCompileInductorWrapper(mode, options, True)
+        if frozen:  # the sizes of what does not change need not be looked at again in each call
+            made.apply_options({"size_asserts": False})
+        return made
     return torch._TorchCompileWrapper(backend, mode, options, True)
 
 

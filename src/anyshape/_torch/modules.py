@@ -7,14 +7,12 @@ state_dict, hooks, `train()` and `eval()` are the original's, with what anyshape
 from __future__ import annotations
 
 import functools
-import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._dynamo.eval_frame import OptimizedModule
 
-from anyshape._torch.shortcuts import torchs_wrapper
 from anyshape.declaration import Declaration
 from anyshape.errors import refuse_deepcopy, refuse_pickle
 from anyshape.programs import Program, Variant
@@ -105,14 +103,3 @@ def compiled(target: Any, engine: Any, in_front: Sequence[Callable[..., Any]]) -
     for name, value in own.items():
         object.__setattr__(target, f"_anyshape{name}", value)
     return target  # type: ignore[return-value]
-
-
-def first_code(target: Any) -> types.CodeType | None:
-    """The code with which a call of a compiled module begins, unless something of the user's runs before it."""
-    module = getattr(target, "_orig_mod", target)
-    wrapper = torchs_wrapper(target)
-    if wrapper is not None:
-        return wrapper.__code__
-    if module._forward_pre_hooks or torch.nn.modules.module._global_forward_pre_hooks:
-        return None
-    return getattr(getattr(module.forward, "__func__", module.forward), "__code__", None)
