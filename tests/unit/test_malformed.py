@@ -10,6 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import anyshape
+from anyshape._torch import capture
 from anyshape.declaration import Declaration, DeclarationWarning, MalformedError
 from anyshape.errors import CODES, DeclarationError
 
@@ -124,6 +126,18 @@ def test_refused_with_a_code_and_a_marked_place(options):
     with pytest.raises(DeclarationError) as caught:
         Declaration.parse(**options, signature=SIGNATURE)
     _check(caught.value)
+
+
+@pytest.mark.parametrize("options", CASES, ids=lambda o: ascii(o)[:70])
+def test_none_reaches_torch(options, monkeypatch):
+    def reached(*args, **kwargs):
+        pytest.fail("torch was asked to compile")
+
+    monkeypatch.setattr(capture, "install", reached)
+    words = {name: value for name, value in options.items() if name != "signature"}
+    with pytest.raises(DeclarationError) as caught:
+        anyshape.compile(forward, **words)
+    assert caught.value.code in CODES
 
 
 def _check(error: DeclarationError) -> None:
