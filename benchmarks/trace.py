@@ -1,0 +1,186 @@
+"""A trace of requests with a heavy tail, from a cold start: anyshape beside stock torch's modes, in one run.
+
+A four-block transformer serves requests of changing batch and length, drawn by a seeded generator. *Time lost* is the
+total minus the sum of what each call takes on warm static code of its size. Each mode runs in a process of its own with
+caches of its own, so that all are cold.
+
+usage: trace.py [--device cuda] [--calls 2000] [--distinct 40] [--seed 0] [--modes anyshape,auto,...] [--json FILE]
+                [--plot FILE.html]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+MODES = ("static", "auto", "dynamic", "unbacked", "anyshape never", "anyshape")
+LIMITS = {"cuda": (64, 2048), "cpu": (8, 128)}
+WIDTH = {"cuda": 512, "cpu": 64}
+
+
+def requests(device: str, calls: int, distinct: int, seed: int) -> list[tuple[int, int]]:
+    """Sizes in the order they come: few are frequent, many are rare (Zipf's law over a pool that is drawn first)."""
+    drawn = random.Random(seed)
+    most_rows, longest = LIMITS[device]
+    skewed = lambda most: max(1, min(most, int(most ** drawn.random())))
+    pool = list(dict.fromkeys((skewed(most_rows), skewed(longest)) for _ in range(20 * distinct)))[:distinct]
+    weights = [1 / (rank + 1) for rank in range(len(pool))]
+    return drawn.choices(pool, weights, k=calls)
+
+
+def model(device: str) -> Any:
+    import torch
+
+    width = WIDTH[device]
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(width, 8, 4 * width, dropout=0.0, batch_first=True, norm_first=True)
+
+    class Blocks(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for block in self.blocks.layers:
+                x = x + block._sa_block(block.norm1(x), None, None)
+                x = x + block._ff_block(block.norm2(x))
+            return x
+
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    return Blocks().to(device, dtype).eval()
+
+
+def serve(mode: str, options: Any) -> dict[str, Any]:
+    """Seconds of each call, and for static code also those of a warm call of each size."""
+    import torch
+
+    import anyshape
+
+    torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1 << 20
+    net, device = model(options.device), options.device
+    given = {"dynamic": {"dynamic": True}, "static": {"dynamic": False}}.get(mode, {})
+    if mode.startswith("anyshape"):
+        f = anyshape.compile(net, specialize="never" if mode.endswith("never") else None)
+    else:
+        f = torch.compile(net, **given)
+    dtype = next(net.parameters()).dtype
+    sizes = requests(device, options.calls, options.distinct, options.seed)
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    inputs = {s: torch.randn(*s, WIDTH[device], device=device, dtype=dtype) for s in dict.fromkeys(sizes)}
+    if mode == "unbacked":
+        for x in inputs.values():
+            torch._dynamo.decorators.mark_unbacked(x, 0)
+            torch._dynamo.decorators.mark_unbacked(x, 1)
+    took = []
+    with torch.no_grad():
+        wait()
+        began = time.perf_counter()
+        for size in sizes:
+            before = time.perf_counter()
+            f(inputs[size])
+            wait()
+            took.append(time.perf_counter() - before)
+        total = time.perf_counter() - began
+        warm = {}
+        if mode == "static":
+            for size, x in inputs.items():
+                again = []
+                for _ in range(15):
+                    before = time.perf_counter()
+                    f(x)
+                    wait()
+                    again.append(time.perf_counter() - before)
+                warm[str(size)] = statistics.median(again)
+    kept = {"programs": len(f.programs), "variants": len(f.variants)} if mode.startswith("anyshape") else {}
+    return {"mode": mode, "total": total, "took": took, "warm": warm, **kept}
+
+
+def in_a_process(mode: str, argv: list[str]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder, "report.json")
+        cold = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TRITON_CACHE_DIR": f"{folder}/triton"}
+        command = [sys.executable, __file__, *argv, "--mode", mode, "--json", str(report)]
+        done = subprocess.run(command, env={**os.environ, **cold}, capture_output=True, text=True)
+        if done.returncode:
+            return {"mode": mode, "error": done.stderr.strip().splitlines()[-1][:200]}
+        return dict(json.loads(report.read_text()))
+
+
+def summary(rows: list[dict[str, Any]], sizes: list[tuple[int, int]]) -> None:
+    """Adds to each row what it lost, and its slow calls: those of over three times the median of their size."""
+    static = next((r for r in rows if r["mode"] == "static" and "warm" in r), None)
+    ideal = sum(static["warm"][str(s)] for s in sizes) if static else float("nan")
+    for row in rows:
+        if "took" not in row:
+            continue
+        by_size: dict[tuple[int, int], list[float]] = {}
+        for size, seconds in zip(sizes, row["took"], strict=True):
+            by_size.setdefault(size, []).append(seconds)
+        medians = {size: statistics.median(values) for size, values in by_size.items()}
+        late = list(zip(sizes, row["took"], strict=True))[10:]
+        row["lost"] = row["total"] - ideal
+        row["slow calls"] = sum(seconds > 3 * medians[size] for size, seconds in late)
+        row["longest after ten"] = max((seconds for _, seconds in late), default=0.0)
+        row["p99"] = statistics.quantiles(row["took"][10:], n=100)[98] if len(late) > 1 else 0.0
+
+
+def plot(rows: list[dict[str, Any]], path: str) -> None:
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    for row in rows:
+        if "took" in row:
+            passed, at = 0.0, []
+            for seconds in row["took"]:
+                passed += seconds
+                at.append(passed)
+            figure.add_scatter(x=list(range(1, len(at) + 1)), y=at, name=row["mode"])
+    figure.update_layout(xaxis_title="calls", yaxis_title="seconds since the start", yaxis_type="log")
+    figure.write_html(path, include_plotlyjs="directory")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu", choices=LIMITS)
+    parser.add_argument("--calls", type=int, default=2000)
+    parser.add_argument("--distinct", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--mode", help=argparse.SUPPRESS)
+    parser.add_argument("--json")
+    parser.add_argument("--plot")
+    options = parser.parse_args()
+    if options.mode:
+        pathlib.Path(options.json).write_text(json.dumps(serve(options.mode, options)))
+        return
+    passed_on = [f"--{n}={getattr(options, n)}" for n in ("device", "calls", "distinct", "seed")]
+    sizes = requests(options.device, options.calls, options.distinct, options.seed)
+    rows = []
+    for mode in options.modes.split(","):
+        print(f"{mode} ...", end="\r", flush=True)
+        rows.append(in_a_process(mode, passed_on))
+    summary(rows, sizes)
+    print(f"{'mode':16} {'total s':>8} {'lost s':>8} {'slow calls':>10} {'longest s':>9} {'p99 ms':>8}")
+    for row in rows:
+        if "error" in row:
+            print(f"{row['mode']:16} {row['error']}")
+            continue
+        numbers = (row["total"], row["lost"], row["slow calls"], row["longest after ten"], row["p99"] * 1e3)
+        print("{:16} {:8.1f} {:8.1f} {:10d} {:9.2f} {:8.2f}".format(row["mode"], *numbers))
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps({"sizes": sizes, "rows": rows}))
+    if options.plot:
+        plot(rows, options.plot)
+
+
+if __name__ == "__main__":
+    main()
