@@ -320,7 +320,7 @@ class Recording:
         if self.phase == "lowering":
             if general is not None and not self._must_be_known(expr):
                 return general
-            if boolean and expr in self._outcomes:
+            if boolean and general is None and expr in self._outcomes:
                 return sympy.sympify(self._outcomes[expr])
             if boolean and self._is_about_units(expr, truth):
                 return truth

@@ -37,6 +37,7 @@ CASES: list[tuple[str, Callable[..., Any], list[tuple[Any, ...]]]] = [
     ("masked_fill", lambda x: x.masked_fill(x > 0, -1.0), [(R(s),) for s in PAIRS]),
     ("index", lambda x, i: x[i] + 1, [(R(6, m), torch.randint(0, 6, (n,))) for n, m in PAIRS]),
     ("select", lambda x, i: x.select(0, i) + 1, [(R(n, 3), i) for n in (5, 2, 1) for i in (n - 1, 0, -1)]),
+    ("narrow", lambda x, i: torch.narrow(x, 0, i, 1) + 1, [(R(n, 3), i) for n, i in [(5, 3), (7, 0), (2, 1), (1, 0)]]),
     ("transpose", lambda x: x.t().contiguous() + 1, [(R(s),) for s in PAIRS]),
     ("arange", lambda x: x + torch.arange(x.shape[0])[:, None], [(R(s),) for s in PAIRS]),
     ("nonzero", lambda x: x[x > 0].sum(), [(R(s),) for s in PAIRS]),

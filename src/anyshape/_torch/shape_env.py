@@ -190,6 +190,8 @@ class FreeShapeEnv(ShapeEnv):
             # AOTAutograd asks so whether strides differ from those that Inductor chose, told for the hints.
             for_hints = general is None or self.recording.phase != "trace"
             return self.recording.truth(orig_expr) if for_hints else general
+        if general is not None and self.recording.phase == "lowering" and _makes_sizes():
+            return general
         return self.recording.answer(orig_expr, general)
 
     def guard_or_defer_runtime_assert(self, orig_expr: Any, msg: str, fx_node: Any = None) -> bool:
@@ -372,3 +374,11 @@ def _broadcasts() -> bool:
 def _own_expr(number: Any) -> sympy.Expr:
     """The expression a number was created with, before what was learnt since is put in its place."""
     return number.node._expr if isinstance(number, torch.SymInt) else sympy.Integer(number)
+
+
+def _makes_sizes() -> bool:
+    """Whether the node being lowered has a size or an offset of its own in the graph: the code computes it then."""
+    from torch._inductor.virtualized import V
+
+    node = getattr(V.graph, "current_node", None)
+    return node is not None and bool(node.meta.get("unbacked_bindings"))

@@ -77,7 +77,8 @@ class Shortcut:
         self._keys: dict[tuple[Any, ...], Callable[[Sequence[Any], Mapping[str, Any]], Any]] = {}
         self._known: dict[Any, tuple[Way, ...]] = {}
         self._unknown: set[Any] = set()  # keys that no program serves alone
-        self._last: Way | None = None
+        self._only: Way | None = None  # while there is one code, its guards are asked without a key
+        self._several = False
 
     @classmethod
     def to(cls, target: Any, serves: Callable[[types.CodeType], bool], *, frozen: bool) -> Shortcut | None:
@@ -124,13 +125,10 @@ class Shortcut:
             names = self._names(*args, **kwargs)
         except TypeError:
             return None  # arguments that do not fit: Python says so better
-        if self._last is not None and (code := self._last.code(names)) is not None:
-            return code
-        for way in self._known.get(self._key(args, kwargs), ()):
-            if (code := way.code(names)) is not None:
-                self._last = way
-                return code
-        return None
+        if self._only is not None:
+            return self._only.code(names)
+        ways = self._known.get(self._key(args, kwargs), ())
+        return next((code for way in ways if (code := way.code(names)) is not None), None)
 
     def _key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         form = (*map(type, args), *kwargs, *map(type, kwargs.values()))
@@ -157,6 +155,8 @@ class Shortcut:
                 way = Way(entry.guard_manager, entry.code, self._function, self._owner)
                 others = (other for other in self._known.get(key, ()) if other.leads_elsewhere(entry.code))
                 self._known[key] = (way, *others)[:MOST_WAYS]
+                self._several = self._several or (self._only is not None and self._only.leads_elsewhere(entry.code))
+                self._only = None if self._several else way
                 return
         self._unknown.add(key)
 
