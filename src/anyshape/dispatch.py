@@ -21,6 +21,7 @@ from anyshape.recording import Answer, InputRecord, NodeRecord, Recording, descr
 MOST_KEYS = 100_000  # keys that a program remembers
 
 
+_AOT = -1  # the place of the nodes that AOTAutograd made, among those of the captured graph
 MOST_COMPARED = 64  # keys that are tried when a program may have made another one needless
 
 
@@ -51,7 +52,7 @@ def holds(recording: Recording, sizes: Mapping[sympy.Basic, sympy.Basic]) -> boo
             return False
     if not recording.aot_contradictory and all(a.holds(sizes) for a in recording.aot_decisions.values()):
         return True
-    return all(verify.differs(node, sizes) is None for node in recording.aten)
+    return all(verify.differs(node, sizes) is None for node in verify.distinct(recording.aten))
 
 
 def _answers(recording: Recording) -> list[Answer]:
@@ -104,6 +105,18 @@ class Admission:
         ranks = [(i.source, len(i.sizes)) for i in self.inputs]
         alike = self._parts == other._parts and ranks == [(i.source, len(i.sizes)) for i in other.inputs]
         return alike and 0 < len(served) <= MOST_COMPARED and all(self.refuses(key) is None for key in served)
+
+    def admit_captured(self) -> None:
+        """The sizes of the capture are served: it was verified at them before it was compiled."""
+        key: list[sympy.Basic] = []
+        values = dict(self.recording.actuals)
+        offsets = {r.text: s for s, r in self.recording.symbols.items() if r.kind == "offset" and s in self._places}
+        for record in self.inputs:
+            offset = offsets.get(_offset_text(record.source))
+            parts = [*record.sizes, *(record.strides if record.kind == "tensor" else ()), *([offset] if offset else ())]
+            key += [part.xreplace(values) for part in parts]
+        if all(value.is_Integer for value in key):
+            self.known[tuple(map(int, key))] = True
 
     def retire(self) -> None:
         """From here on nothing is served."""
@@ -163,6 +176,8 @@ class Admission:
         self._aot = python_code.function(list(recording.aot_decisions), self._places)
         self._aot_assumed = tuple(a.outcome for a in recording.aot_decisions.values())
         self._aot_verdicts: dict[tuple[int, ...], verify.Difference | None] = {}
+        self._paths: dict[int, list[Callable[..., tuple[Any, ...]]]] = {}
+        self._followed: set[tuple[int, tuple[Any, ...]]] = set()
 
     def _place(self, expr: sympy.Basic, index: int) -> None:
         if expr.is_Symbol and expr not in self._places:
@@ -202,6 +217,8 @@ class Admission:
             outcomes = tuple(map(_outcome, evaluate(key)))
             if outcomes == assumed:
                 continue
+            if self._is_on_a_path(index, key):
+                continue
             verdicts = self._verdicts.setdefault(index, {})
             asked = self._asked(node.decisions, key)
             if asked not in verdicts:
@@ -209,25 +226,51 @@ class Admission:
                 binding = self.binding(key)
                 strict = node.chooses_otherwise(binding)
                 verdicts[asked] = verify.differs(node, binding, strict=strict)
-                self.verify_seconds += time.perf_counter() - began
                 self.classes += verdicts[asked] is None
+                if verdicts[asked] is None and not strict:
+                    self._find_path(index, outcomes, [node], binding)
+                self.verify_seconds += time.perf_counter() - began
             difference = verdicts[asked]
             if difference is not None:
                 return Refusal("class", str(difference))
         outcomes = tuple(map(_outcome, self._aot(key)))
-        if outcomes != self._aot_assumed:
+        if outcomes != self._aot_assumed and not self._is_on_a_path(_AOT, key):
             asked = self._asked(self.recording.aot_decisions, key)
             if asked not in self._aot_verdicts:
                 began = time.perf_counter()
                 binding = self.binding(key)
-                found = (d for n in self.recording.aten if (d := verify.differs(n, binding)) is not None)
+                aten = verify.distinct(self.recording.aten)
+                found = (d for n in aten if (d := verify.differs(n, binding)) is not None)
                 self._aot_verdicts[asked] = next(found, None)
-                self.verify_seconds += time.perf_counter() - began
                 self.classes += self._aot_verdicts[asked] is None
+                if self._aot_verdicts[asked] is None:
+                    self._find_path(_AOT, outcomes, self.recording.aten, binding)
+                self.verify_seconds += time.perf_counter() - began
             difference = self._aot_verdicts[asked]
             if difference is not None:
                 return Refusal("class", str(difference))
         return None
+
+    def _is_on_a_path(self, index: int, key: tuple[int, ...]) -> bool:
+        """Whether what was verified once was verified for all sizes that answer as these do."""
+        return any(all(facts(key)) for facts in self._paths.get(index, ()))
+
+    def _find_path(
+        self, index: int, outcomes: tuple[Any, ...], nodes: Sequence[NodeRecord], binding: Mapping[Any, Any]
+    ) -> None:
+        """After nodes were verified at some sizes: for which others that holds, told once for each set of outcomes."""
+        if (index, outcomes) in self._followed:
+            return
+        self._followed.add((index, outcomes))
+        numbers = {s for s, r in self.recording.symbols.items() if r.kind == "number"}  # they may be negative
+        sizes = {symbol: value for symbol, value in binding.items() if symbol not in numbers}
+        facts: dict[sympy.Basic, None] = {}
+        for node in verify.distinct(nodes):
+            found = verify.path(node, sizes)
+            if found is None or not all(fact.free_symbols <= self._places.keys() for fact in found):
+                return
+            facts.update(dict.fromkeys(found))
+        self._paths.setdefault(index, []).append(python_code.function(list(facts), self._places))
 
     def _asked(self, decisions: Mapping[sympy.Basic, Answer], key: tuple[int, ...]) -> tuple[int, ...]:
         """The sizes that decisions are about.

@@ -393,6 +393,7 @@ class Engine:
         if not holds(recording, recording.actuals):
             raise capture.Retrace
         admission = Admission(recording, inputs)
+        admission.admit_captured()
         program = self._pending.get(id(recording))
         if program is None and self._whole and not recording.graph_breaks:  # there was nothing to compute
             program = LiveProgram(recording, self._site, time.perf_counter() - self._began, has_graph=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sympy
@@ -34,9 +34,44 @@ def differs(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic], *, stric
 
     `strict` also wants the same aten calls: for a node that chose its way by a size other than 0 and 1.
     """
+    return _compare(node, concrete.ConcreteRun(sizes), strict=strict)
+
+
+def path(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic]) -> list[sympy.Basic] | None:
+    """Facts at `sizes` under which a node that holds there holds elsewhere too; None if that cannot be told.
+
+    The node is run on symbolic sizes, each question answered as it is at `sizes`. If its result is the prediction for
+    all sizes that answer so, nothing but the answers has to be looked at for them.
+    """
+    name = _name(node)
+    if name.startswith(_INDEXING) or "batch_norm" in name:
+        return None  # what they make of nothing is not in the metadata
+    run = concrete.TracedRun(sizes)
+    return run.questions() if _compare(node, run) is None else None
+
+
+def distinct(nodes: Iterable[NodeRecord]) -> list[NodeRecord]:
+    """Nodes without those that are the same call on other memory."""
+    known = {repr((n.call, n.args, n.kwargs, n.result, n.context)): n for n in map(_by_itself, nodes)}
+    return list(known.values())
+
+
+def _by_itself(node: NodeRecord) -> NodeRecord:
+    """A node with its memory numbered from 0, so that the same call on other memory reads the same."""
+    numbers: dict[int, int] = {}
+
+    def leaf(value: Any) -> Any:
+        if not isinstance(value, concrete.TensorSnapshot):
+            return value
+        return dataclasses.replace(value, storage=numbers.setdefault(value.storage, len(numbers)))
+
+    args, kwargs, result = concrete.map_leaves(leaf, (node.args, node.kwargs, node.result))
+    return dataclasses.replace(node, args=args, kwargs=kwargs, result=result)
+
+
+def _compare(node: NodeRecord, run: concrete.ConcreteRun, *, strict: bool = False) -> Difference | None:
     if node.opaque:
         return Difference(_name(node), "the sizes seen", "unknown: the call cannot be repeated on its own")
-    run = concrete.ConcreteRun(sizes)
     try:
         with run.running(), node.context() if node.context else contextlib.nullcontext():
             args = run.make(node.args)
@@ -101,7 +136,7 @@ def _same_calls(run: Any, captured: Any, real: Any) -> bool:
     for (call, numbers), (other, others) in zip(captured, real, strict=True):
         if call is not other or len(numbers) != len(others):
             return False
-        if any(_unequal(run.rename(a), b) for a, b in zip(numbers, others, strict=True)):
+        if any(run.unequal(run.rename(a), b) for a, b in zip(numbers, others, strict=True)):
             return False
     return True
 
@@ -114,7 +149,7 @@ def _leaf(
             return Difference(_name(node), "a tensor", type(got).__name__)
         sizes = [run.rename(s) for s in want.sizes]
         real = [concrete.number_expr(s) for s in got.shape]
-        if len(sizes) != len(real) or any(_unequal(a, b) for a, b in zip(sizes, real, strict=True)):
+        if len(sizes) != len(real) or any(run.unequal(a, b) for a, b in zip(sizes, real, strict=True)):
             return Difference(_name(node), f"shape {tuple(sizes)}", f"{tuple(real)}")
         # No kernel picks its dtype by a size; layer_norm_backward's fake one does, of nothing (torch 2.11 to 2.15).
         same_dtype = want.dtype == got.dtype or concrete.is_aten(node.call)
@@ -127,22 +162,17 @@ def _leaf(
         addressed = [i for i, n in enumerate(real) if n != 1] if 0 not in real and compared else []
         strides = {i: run.rename(want.strides[i]) for i in addressed}
         actual = [concrete.number_expr(s) for s in got.stride()]
-        if any(_unequal(strides[i], actual[i]) for i in addressed):
+        if any(run.unequal(strides[i], actual[i]) for i in addressed):
             return Difference(_name(node), f"strides {tuple(strides.values())}", f"{tuple(actual)}")
         if node.sharing_shows and 0 not in real and shared.get(want.storage) != shares.get(_storage(got)):
             return Difference(_name(node), "memory shared one way", "another")
         return None
     if isinstance(want, concrete.ScalarSnapshot):
         value = run.rename(want.expr)
-        return Difference(_name(node), f"{value}", f"{got}") if _unequal(value, concrete.number_expr(got)) else None
+        return Difference(_name(node), f"{value}", f"{got}") if run.unequal(value, concrete.number_expr(got)) else None
     if isinstance(want, (int, float, bool, str)) and want != got:
         return Difference(_name(node), f"{want}", f"{got}")
     return None
-
-
-def _unequal(a: sympy.Basic, b: sympy.Basic) -> bool:
-    """Sizes born in the graph cannot be compared; numbers can."""
-    return not a.free_symbols and not b.free_symbols and bool(a != b)
 
 
 def _storage(tensor: Any) -> int:

@@ -14,10 +14,13 @@ from typing import Any
 import sympy
 import torch
 from torch._dispatch.python import enable_python_dispatcher
+from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +129,10 @@ class ConcreteRun:
             return self.env.create_unbacked_symbool()
         return self.env.create_symintnode(renamed, hint=None)
 
+    def unequal(self, a: sympy.Basic, b: sympy.Basic) -> bool:
+        """Sizes born in the graph cannot be compared; numbers can."""
+        return not a.free_symbols and not b.free_symbols and bool(a != b)
+
     def rename(self, expr: sympy.Basic) -> sympy.Basic:
         return expr.xreplace(self.sizes).xreplace({s: v.node.expr for s, v in self._born.items()})
 
@@ -162,6 +169,40 @@ class ConcreteRun:
     def running(self) -> Any:
         with self.mode, enable_python_dispatcher(), torch.no_grad():
             yield
+
+
+class TracedRun(ConcreteRun):
+    """Fake tensors of symbolic sizes: what is asked of them is answered as it is at `sizes`, and remembered."""
+
+    def __init__(self, sizes: Mapping[sympy.Basic, sympy.Integer]) -> None:
+        super().__init__(sizes)
+        self.env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
+        self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
+        self.mode.cache_enabled = False  # nothing is asked twice here
+        self._own: dict[sympy.Basic, sympy.Basic] = {}
+
+    def number(self, expr: sympy.Basic, pytype: type = int) -> Any:
+        if not expr.free_symbols:
+            return pytype(expr)
+        if pytype is not int or not expr.free_symbols <= self.sizes.keys():
+            raise NotPlain("a size born in the graph")
+        return self.env.create_symintnode(self.rename(expr), hint=int(expr.xreplace(self.sizes)))
+
+    def rename(self, expr: sympy.Basic) -> sympy.Basic:
+        for symbol in expr.free_symbols - self._own.keys():
+            value, source = int(self.sizes[symbol]), ConstantSource(f"_{symbol}")
+            made = self.env.create_symbol(value, source, DimDynamic.DYNAMIC, None, do_not_specialize_zero_one=True)
+            self.env.var_to_range[made] = ValueRanges(0, int_oo)
+            self._own[symbol] = made
+        return expr.xreplace(self._own)
+
+    def unequal(self, a: sympy.Basic, b: sympy.Basic) -> bool:
+        return a != b and self.env._maybe_evaluate_static(sympy.Eq(a, b)) is not sympy.true
+
+    def questions(self) -> list[sympy.Basic]:
+        """What was asked, each as the fact that holds: where all of them do, the run would have gone the same way."""
+        back = {own: symbol for symbol, own in self._own.items()}
+        return [guard.expr.xreplace(back) for guard in self.env.guards]
 
 
 def _contiguous(sizes: list[Any]) -> list[Any]:
