@@ -12,9 +12,11 @@ if _versions.is_installed() or _TYPES:
     _versions.check()  # before anything else of torch's insides is touched
 
     from anyshape import testing
+    from anyshape.ahead.precompile import Artifact, load, precompile
     from anyshape.compiler import compile, warm_up
     from anyshape.coverage import Coverage, check
     from anyshape.errors import (
+        ArtifactError,
         AssumptionError,
         BranchError,
         DeclarationError,
@@ -40,6 +42,8 @@ else:
 
 
 __all__ = [
+    "Artifact",
+    "ArtifactError",
     "AssumptionError",
     "BranchError",
     "Coverage",
@@ -58,10 +62,12 @@ __all__ = [
     "check",
     "compile",
     "explain",
+    "load",
     "mark_dynamic",
     "mark_static",
     "mark_unbacked",
     "observe",
+    "precompile",
     "testing",
     "warm_up",
 ]

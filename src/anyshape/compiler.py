@@ -144,7 +144,7 @@ def compile(
         "hints": hints,
         "specialize": None if never else specialize,
     }
-    door = _door(fn, {**words, "semantics": semantics, "on_new_behavior": on_new_behavior})
+    door = declared_door(fn, {**words, "semantics": semantics, "on_new_behavior": on_new_behavior})
     engine = Engine(
         capture.inner_backend(backend, mode, options),
         fullgraph=fullgraph,
@@ -175,7 +175,7 @@ def _specialize(given: Any, door: Door | None, mode: str | None, options: dict[s
 _UNDECLARED = {"semantics": "eager", "on_new_behavior": "compile", "specialize": "hot"}
 
 
-def _door(fn: Any, words: dict[str, Any]) -> Door | None:
+def declared_door(fn: Any, words: dict[str, Any]) -> Door | None:
     """The door for what was declared, by the call or by `anyshape.toml`, checked; None where nothing was."""
     given = {k: v for k, v in words.items() if v is not None and not (isinstance(v, str) and v == _UNDECLARED.get(k))}
     entry = _entry(fn)

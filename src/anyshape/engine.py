@@ -51,6 +51,18 @@ class RunAgain(BaseException):
     """Another thread has made the program that this call was waiting to make."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """What a program was put together from, for those who save it."""
+
+    text: str  # the captured graph
+    general: Callable[..., Any]
+    master: specialise.Master | None  # what variants are made from
+    restore: aliases.Restorer | None
+    out_of_bounds: bool
+    numbers: tuple[Any, ...]  # what assertions are checked on
+
+
 class LiveProgram:
     """A compiled program and its counts."""
 
@@ -70,6 +82,7 @@ class LiveProgram:
         self.guards = ""  # what is guarded besides sizes
         self.retired = False  # another one serves all that it served
         self.tiers: Tiers | None = None
+        self.made: Made | None = None  # only where programs are saved
         self.contiguous: Variant | None = None
         self.contiguous_calls = 0
 
@@ -128,7 +141,9 @@ class Engine:
         door: Door | None = None,
         on_branch: str = "error",
         specialize: tuple[Clause, ...] | str = "hot",
+        saves: bool = False,
     ) -> None:
+        self._saves = saves  # programs are kept with what they are made of
         self._specialize = specialize
         self._backend = backend
         self.door = door
@@ -312,7 +327,10 @@ class Engine:
         numbers = capture.graph_numbers(graph) if recording.oblivious.symbols else []
         out_of_bounds = raised.out_of_bounds(graph)
         master = specialise.Master.of(graph) if self._has_variants(recording) else None
+        text = capture.graph_text(graph) if self._saves else ""
         compiled = self._compile_for_layouts(program, graph, inputs)
+        if self._saves:
+            program.made = Made(text, compiled, master, restore, out_of_bounds is not None, tuple(numbers))
         program.compile_seconds = time.perf_counter() - began
         if master is not None:
             compiled = program.tiers = self._tiers(program, master, compiled)
@@ -369,7 +387,7 @@ class Engine:
     def _compile_for_layouts(self, program: LiveProgram, graph: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
         """The graph compiled; where strides may be any, once more for contiguous inputs, which are read far faster."""
         recording = program.recording
-        if not recording.loose_strides or not capture.generates_code(self._backend):
+        if not recording.loose_strides or not capture.generates_code(self._backend) or self._saves:
             return self._backend(graph, inputs)
         plain, loose = loose_strides.contiguous_inputs(graph, inputs, recording)
         if not loose:

@@ -110,6 +110,10 @@ class Tiers:
         served = [(k, s) for k, s in list(self._sizes.items()) if s.run is not None]
         return tuple(Variant(self._text(k), s.served + s.recent, s.seconds) for k, s in served)
 
+    def made(self) -> list[tuple[Key, str, Callable[..., Any]]]:
+        """The variants with their keys, what those mean, and their code."""
+        return [(k, self._text(k), s.run) for k, s in list(self._sizes.items()) if s.run is not None]
+
     # -- the way of a size ---------------------------------------------------------------------------------------
 
     def _new(self, key: Key) -> _Sizes:

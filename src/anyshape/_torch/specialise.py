@@ -53,15 +53,17 @@ class Master:
 
     def key(self) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
         """Sizes and strides of the inputs that have free ones, and the numbers."""
+        return key_function(self.key_parts())
+
+    def key_parts(self) -> tuple[str, ...]:
+        """The expressions of a key."""
         parts = []
         for i, value in enumerate(self.placeholders):
             if isinstance(value, torch.Tensor) and _is_free(value):
                 parts.append(f"*a[{i}].shape, *a[{i}].stride()")
             elif not isinstance(value, torch.Tensor):
                 parts.append(f"a[{i}]")
-        scope: dict[str, Any] = {}
-        exec(f"def key(a):\n    return ({''.join(p + ', ' for p in parts)})", scope)
-        return scope["key"]  # type: ignore[no-any-return]
+        return tuple(parts)
 
     def places(self) -> dict[Any, int]:
         """Where each free size stands in a key, by the symbol it was given, whatever it is known to equal since."""
@@ -115,6 +117,13 @@ class Master:
             for device, dtype in self.autocast:
                 stack.enter_context(torch.autocast(device, dtype=dtype))
             yield
+
+
+def key_function(parts: Sequence[str]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """A function of a graph's arguments from the expressions of a key."""
+    scope: dict[str, Any] = {}
+    exec(f"def key(a):\n    return ({''.join(p + ', ' for p in parts)})", scope)
+    return scope["key"]  # type: ignore[no-any-return]
 
 
 def _bake(placeholder: Any, value: Any) -> None:

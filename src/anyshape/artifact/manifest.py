@@ -80,11 +80,13 @@ def check_environment(manifest: Mapping[str, Any], here: Mapping[str, str], wher
     """Refuse a file that was made for something else than what is here."""
     made = manifest["environment"]
     for name, text in ENVIRONMENT.items():
-        if made.get(name) != here.get(name):
+        # Of devices there may be several here, and the file needs one.
+        fits = made.get(name) in here[name].split(", ") if name == "device" else made.get(name) == here[name]
+        if not fits:
             raise ArtifactError(
                 f"the artifact was made for another {text.removeprefix('the ')}",
                 where=where,
-                value=f"{text} here is {here.get(name)}",
+                value=f"{text} here is {here[name]}",
                 before=f"made for {str(made.get(name))[:80]}",
                 fix="precompile it here, or load it where it was made for",
                 code="AS051",
