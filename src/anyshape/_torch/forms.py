@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from anyshape.recording import describe_source
+
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device)
 
@@ -56,7 +58,7 @@ class Form:
         for ours, theirs in zip(self.leaves, other.leaves, strict=True):
             difference = _leaf_differs(ours, theirs)
             if difference:
-                return f"{ours.path} {difference}"
+                return f"{describe_source(ours.path)} {difference}"
         return "other arguments are one and the same tensor" if self.same != other.same else None
 
 
@@ -102,7 +104,7 @@ def form(arguments: Mapping[str, Any], *, leave: Collection[str] = (), training:
 
 
 def _leaf(path: str, value: Any) -> Leaf:
-    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
     if type(value) in _TENSORS and value.layout is torch.strided:
         sizes, strides = tuple(value.shape), tuple(value.stride())
         return Leaf(path, kind, None, False, value.dtype, value.device, value.requires_grad, sizes, strides)

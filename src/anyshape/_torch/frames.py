@@ -16,6 +16,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch._dynamo import external_utils
 
 from anyshape.errors import ArtifactError
@@ -31,7 +32,7 @@ class Frame:
     code: bytes
     names: Mapping[str, tuple[str, Any]]  # (compiled | module | live | pickled, how)
     defaults: bytes
-    wrapped: bool  # torch's own function around a module of torch's own
+    wrapped: str  # torch's own function around a module of torch's own: around the module, or around its call
 
     @classmethod
     def of(cls, code: types.CodeType, function: types.FunctionType) -> Frame:
@@ -44,7 +45,7 @@ class Frame:
         except Exception as error:
             raise _refused("a default of the function cannot be written to a file", str(error)) from error
         text = marshal.dumps(_renamed(code, renamed))
-        return cls(text, names, defaults, function.__code__.co_filename == external_utils.__file__)
+        return cls(text, names, defaults, _wrapped(function))
 
     def function(self, compiled: Callable[..., Any], live: Any, name: str) -> types.FunctionType:
         """The function again, with a compiled graph in its place. `live` is the callable that it was made from."""
@@ -52,7 +53,8 @@ class Frame:
         scope = {n: _find(n, kind, how, compiled, live) for n, (kind, how) in self.names.items()}
         closure: tuple[Any, ...] | None = None
         if self.wrapped:
-            closure = tuple(types.CellType(getattr(live, "__call__", live)) for _ in code.co_freevars)  # noqa: B004
+            inner = live if self.wrapped == "module" else live.__call__
+            closure = tuple(types.CellType(inner) for _ in code.co_freevars)
         elif code.co_freevars:
             own = plain_function(live)
             if own is None or own.__code__.co_freevars != code.co_freevars:
@@ -62,6 +64,12 @@ class Frame:
         made = types.FunctionType(code, scope, name, positional, closure)
         made.__kwdefaults__ = named
         return made
+
+
+def _wrapped(function: types.FunctionType) -> str:
+    if function.__code__.co_filename != external_utils.__file__ or not function.__closure__:
+        return ""
+    return "module" if isinstance(function.__closure__[0].cell_contents, torch.nn.Module) else "call"
 
 
 def plain_function(value: Any) -> types.FunctionType | None:

@@ -158,7 +158,7 @@ def from_contents(contents: container.Contents, fn: Any, *, where: str, on_new_b
         what = 'on_new_behavior="eager" runs the original, and the file does not have it'
         raise ArtifactError(what, where=where, fix=f'anyshape.load("{where}", fn, ...)', code="AS055")
     programs = [Stored.read(contents.members, f"programs/{i}") for i in range(len(facts["programs"]))]
-    dispatcher = dispatcher_for(fn, wrapped=any(p.frame.wrapped for p in programs))
+    dispatcher = dispatcher_for(fn, wrapped=any(bool(p.frame.wrapped) for p in programs))
     for program in programs:
         dispatcher.add(program)
     eagerly = fn if on_new_behavior == "eager" else None
