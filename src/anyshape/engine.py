@@ -63,6 +63,10 @@ class Made:
     numbers: tuple[Any, ...]  # what assertions are checked on
 
 
+class Captured(BaseException):
+    """A program that is only made, and saved, is there. Not an Exception, so that no frame on the way keeps it."""
+
+
 class LiveProgram:
     """A compiled program and its counts."""
 
@@ -143,7 +147,7 @@ class Engine:
         specialize: tuple[Clause, ...] | str = "hot",
         saves: bool = False,
     ) -> None:
-        self._saves = saves  # programs are kept with what they are made of
+        self._saves = saves  # programs are made, with what they are made of, and not run
         self._specialize = specialize
         self._backend = backend
         self.door = door
@@ -157,6 +161,7 @@ class Engine:
         self._recordings: list[Recording] = []
         self._pending: dict[int, LiveProgram] = {}
         self._eager_calls: dict[Any, tuple[str, bool]] = {}
+        self.loaded: Sequence[Any] = ()  # programs that other ranks have made
         self._site = ("?", "?", 0)
         self._began = 0.0
         self._whole = False  # the frame being captured is the one with which a call begins
@@ -179,6 +184,10 @@ class Engine:
     def programs(self) -> list[LiveProgram]:
         """Those whose compiled code is alive: `torch.compiler.reset()` drops it."""
         return [p for p in self._programs if not p.retired and (p.code is None or p.code() is not None)]
+
+    def views(self) -> tuple[Program, ...]:
+        """What `f.programs` shows."""
+        return tuple(p.view() for p in (*self.programs, *self.loaded))
 
     # -- capture -----------------------------------------------------------------------------------------------
 
@@ -342,6 +351,13 @@ class Engine:
                 check(args)
             return compiled(*args)
 
+        def make_only(*args: Any) -> Any:
+            if program.tiers is not None:
+                program.tiers.make_now(args)
+            raise Captured
+
+        if self._saves:
+            return make_only
         if out_of_bounds is not None:
             compiled = out_of_bounds(compiled)
         if restore is not None:

@@ -17,7 +17,7 @@ from anyshape._torch import bundles, capture, forms, frames, modules, records
 from anyshape._torch.shortcuts import torchs_wrapper
 from anyshape.ahead.stored import Stored, StoredVariant
 from anyshape.door import Door
-from anyshape.engine import Engine, LiveProgram, RunAgain, RunEagerly
+from anyshape.engine import Captured, Engine, LiveProgram, RunAgain, RunEagerly
 from anyshape.errors import ArtifactError, Error
 
 
@@ -50,14 +50,10 @@ class Workshop:
         self.stored: list[Stored] = []
         self._done: set[int] = set()
 
-    def make(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, variants: bool = False) -> list[Stored]:
-        """The programs that a call needs and that were not there yet."""
+    def make(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Stored]:
+        """The programs that a call needs and that were not there yet. The call is captured, and not run."""
         form = self._form(args, kwargs)
         self._run(args, kwargs)
-        if variants:
-            for _ in range(2):  # the second call of a size asks for its variant, the third one tries it
-                self._run(args, kwargs)
-                self.engine.wait()
         made = [self._put_together(p, form) for p in self.engine.programs if id(p) not in self._done]
         self._done.update(id(p) for p in self.engine.programs)
         self.stored += made
@@ -72,8 +68,11 @@ class Workshop:
         before = dict(self.engine.fallbacks)
         try:
             self._call(*args, **kwargs)
+        except Captured:
+            return
         except RunAgain:
             self._run(args, kwargs)
+            return
         except RunEagerly as eagerly:
             raise refused(eagerly.reason) from None
         except Error:
@@ -83,8 +82,7 @@ class Workshop:
                 raise refused(capture.reason(error)) from error
             raise
         new = {reason for reason, n in self.engine.fallbacks.items() if n != before.get(reason, 0)}
-        if new:
-            raise refused("; ".join(sorted(new)))
+        raise refused("; ".join(sorted(new)) or "there is nothing to compute in it")
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name."""
@@ -96,7 +94,8 @@ class Workshop:
     def _form(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> forms.Form:
         arguments = self.bind(args, kwargs)
         leave = [next(iter(arguments))] if self.owner is not None else []
-        training = self.live.training if modules.is_module(self.live) else None
+        module = self.live if modules.is_module(self.live) else self.owner
+        training = module.training if modules.is_module(module) else None
         try:
             return forms.form(arguments, leave=leave, training=training)
         except forms.Unknown as error:

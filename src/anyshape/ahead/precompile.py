@@ -83,8 +83,8 @@ def precompile(
 ) -> Artifact:
     """Compile a function or module now, for a process that never compiles.
 
-    The call `fn(*args, **kwargs)` is made once, and so is each of `calls` (tuples of arguments, or pairs of arguments and
-    keywords): every behaviour among them gets a program. Under `torch.no_grad()` the programs are for inference, else
+    The call `fn(*args, **kwargs)` is captured, and so is each of `calls` (tuples of arguments, or pairs of arguments and
+    keywords): every behaviour among them gets a program, and none of them is run. Under `torch.no_grad()` the programs are for inference, else
     forward and backward are compiled. `cover=True` finds further calls by itself until the programs cover all sizes that
     the declaration allows. `specialize` names sizes that get code of their own (`["batch == 1"]`) where a call has them.
     `weights="embed"` puts the parameters into the file.
@@ -98,7 +98,7 @@ def precompile(
     workshop = Workshop(fn, door=door, specialize=clauses, mode=mode, options=options)
     made: list[Call] = [_call(c) for c in ((args, kwargs or {}), *calls)]
     for given, named in made:
-        workshop.make(given, named, variants=clauses not in ("never", "hot"))
+        workshop.make(given, named)
     if cover:
         made += cover_all(workshop, made)
     programs = workshop.finish()
@@ -158,18 +158,13 @@ def from_contents(contents: container.Contents, fn: Any, *, where: str, on_new_b
         what = 'on_new_behavior="eager" runs the original, and the file does not have it'
         raise ArtifactError(what, where=where, fix=f'anyshape.load("{where}", fn, ...)', code="AS055")
     programs = [Stored.read(contents.members, f"programs/{i}") for i in range(len(facts["programs"]))]
-    dispatcher = dispatcher_for(fn, wrapped=any(bool(p.frame.wrapped) for p in programs))
+    owner = fn if isinstance(fn, torch.nn.Module) else getattr(fn, "__self__", None)
+    dispatcher = Dispatcher(fn, owner, owner if isinstance(owner, torch.nn.Module) else None)
     for program in programs:
         dispatcher.add(program)
     eagerly = fn if on_new_behavior == "eager" else None
     serving = Serving(dispatcher, facts, door=_door(facts["declaration"], dispatcher), eagerly=eagerly)
     return ServedModule(serving, fn) if isinstance(fn, torch.nn.Module) else ServedFunction(serving, fn)
-
-
-def dispatcher_for(fn: Any, *, wrapped: bool) -> Dispatcher:
-    if isinstance(fn, torch.nn.Module):
-        return Dispatcher(fn, None if wrapped else fn, fn)
-    return Dispatcher(fn, getattr(fn, "__self__", None))
 
 
 def _door(words: Mapping[str, Any], dispatcher: Dispatcher) -> Door | None:

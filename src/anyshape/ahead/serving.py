@@ -122,7 +122,7 @@ class Dispatcher:
         self._known: dict[Any, Loaded] = {}
 
     def add(self, stored: Stored) -> Loaded:
-        loaded = Loaded(stored, self.live, self.owner)
+        loaded = Loaded(stored, self.live, None if stored.frame.wrapped else self.owner)
         self.programs = [*self.programs, loaded]
         return loaded
 
