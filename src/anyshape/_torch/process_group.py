@@ -5,9 +5,12 @@ Owns the store of the default process group, and which modules belong to torch's
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch._dynamo.config as dynamo_config
 import torch.distributed as dist
 
 
@@ -27,6 +30,13 @@ def world_size() -> int:
 
 def rank() -> int:
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
+@contextlib.contextmanager
+def whole_graphs() -> Iterator[None]:
+    """Inside DDP's forward torch would split graphs at its buckets, and convert frames by a way of its own."""
+    with dynamo_config.patch(optimize_ddp=False):
+        yield
 
 
 def inner_of(module: Any) -> Any:

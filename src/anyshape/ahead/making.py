@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from anyshape._torch import bundles, capture, forms, frames, modules, records
+from anyshape._torch import bundles, capture, forms, frames, modules, process_group, records
 from anyshape._torch.shortcuts import torchs_wrapper
 from anyshape.ahead.stored import Stored, StoredVariant
 from anyshape.door import Door
@@ -67,7 +67,8 @@ class Workshop:
     def _run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         before = dict(self.engine.fallbacks)
         try:
-            self._call(*args, **kwargs)
+            with process_group.whole_graphs():
+                self._call(*args, **kwargs)
         except Captured:
             return
         except RunAgain:
