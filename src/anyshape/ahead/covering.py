@@ -15,6 +15,7 @@ import torch
 from anyshape._torch import trees
 from anyshape.ahead.making import Workshop, refused
 from anyshape.coverage import check_engine
+from anyshape.declaration.expression import evaluate, names
 from anyshape.errors import ArtifactError
 
 MOST = 64  # calls that are tried
@@ -62,8 +63,8 @@ def resized(workshop: Workshop, call: Call, sizes: Mapping[str, int]) -> Call:
             tensor = shape.path.fetch(bound, args=call[0], kwargs=call[1], owner=workshop.owner)
             if isinstance(tensor, torch.Tensor):
                 for dim, declared in enumerate(shape.at_rank(tensor.dim())):
-                    if declared.name in values:
-                        want(tensor, dim, values[declared.name])
+                    if declared.expr is not None and set(names(declared.expr)) <= values.keys():
+                        want(tensor, dim, int(evaluate(declared.expr, values)))
 
     def leaf(value: Any) -> Any:
         if id(value) not in wanted or not isinstance(value, torch.Tensor):

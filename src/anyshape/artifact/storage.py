@@ -28,11 +28,10 @@ def write(url: str | os.PathLike[str], data: bytes) -> None:
     beside = f"{name}.{secrets.token_hex(8)}.tmp"
     try:
         filesystem.pipe_file(beside, data)
-        filesystem.mv(beside, name)
-    except Exception:
+        filesystem.cp_file(beside, name)
+    finally:
         with contextlib.suppress(Exception):
             filesystem.rm_file(beside)
-        raise
 
 
 def read(url: str | os.PathLike[str]) -> bytes:
