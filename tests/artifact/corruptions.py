@@ -73,7 +73,7 @@ def swapped_members(data: bytes, rng: random.Random) -> bytes:
 
 def replayed_manifest(data: bytes, rng: random.Random) -> bytes:
     """The signed manifest of this file over members that were changed."""
-    manifest, signature, members = parts(data)
+    _, signature, members = parts(data)
     text = data[HEADER : HEADER + struct.unpack_from("<III", data, len(container.MAGIC))[1]]
     body = data[:HEADER] + text + signature + flip(members, rng)
     return body + hashlib.sha256(body).digest()
@@ -118,19 +118,25 @@ def renamed(data: bytes, rng: random.Random, key: bytes) -> bytes:
 
 def oversized(data: bytes, rng: random.Random, key: bytes) -> bytes:
     manifest, _, members = parts(data)
-    rng.choice(manifest["members"])["bytes"] = rng.choice([1 << 40, 1 << 62, 10**30, -1, 1.5, "12", None, True, 1 << 31])
+    rng.choice(manifest["members"])["bytes"] = rng.choice(
+        [1 << 40, 1 << 62, 10**30, -1, 1.5, "12", None, True, 1 << 31]
+    )
     return _resigned(key, manifest, members)
 
 
 def linked(data: bytes, rng: random.Random, key: bytes) -> bytes:
     manifest, _, members = parts(data)
-    rng.choice(manifest["members"])[rng.choice(["link", "symlink", "mode", "compress"])] = rng.choice(["/etc/shadow", 9])
+    rng.choice(manifest["members"])[rng.choice(["link", "symlink", "mode", "compress"])] = rng.choice(
+        ["/etc/shadow", 9]
+    )
     return _resigned(key, manifest, members)
 
 
 def doubled(data: bytes, rng: random.Random, key: bytes) -> bytes:
     manifest, _, members = parts(data)
-    manifest["members"].append({"name": manifest["members"][0]["name"], "bytes": 0, "sha256": hashlib.sha256().hexdigest()})
+    manifest["members"].append(
+        {"name": manifest["members"][0]["name"], "bytes": 0, "sha256": hashlib.sha256().hexdigest()}
+    )
     return _resigned(key, manifest, members)
 
 

@@ -25,7 +25,9 @@ HERE = pathlib.Path(__file__).parent
 
 
 def environment(tmp_path: pathlib.Path, **more: str) -> dict[str, str]:
-    path = os.pathsep.join(filter(None, [str(pathlib.Path(anyshape.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(
+        filter(None, [str(pathlib.Path(anyshape.__file__).parents[1]), os.environ.get("PYTHONPATH")])
+    )
     own = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     return {**os.environ, **own, **more}
 

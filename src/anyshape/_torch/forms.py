@@ -1,7 +1,7 @@
 """What tells calls apart without a guard of torch's.
 
-Owns the form of a call: everything about its arguments and about torch's state that a program was captured for and that is
-no free size, and the key under which a call is remembered.
+Owns the form of a call: everything about its arguments and about torch's state that a program was captured for and that
+is no free size, and the key under which a call is remembered.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The code of a captured call, away from the process that captured it.
 
-Owns Dynamo's bytecode as bytes: what takes the arguments apart, calls the compiled graph and puts the result together. The
-names that it looks up are written down with how they are found again; what cannot be found again is refused.
+Owns Dynamo's bytecode as bytes: what takes the arguments apart, calls the compiled graph and puts the result together.
+The names that it looks up are written down with how they are found again; what cannot be found again is refused.
 """
 
 from __future__ import annotations

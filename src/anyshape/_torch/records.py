@@ -1,7 +1,7 @@
 """What a capture assumed, as bytes.
 
 Owns how a recording leaves the process: all that an admission asks of it, so that classes are verified after loading as
-they are before. A node that cannot be written (a call of yours that has no name) is kept as one that cannot be repeated.
+they are before. A node that cannot be written (a call of yours without a name) is kept as one that cannot be repeated.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How processes agree on who compiles.
 
 Owns the board on which programs are pinned up for all, and the lease on the right to compile: a token that one process
-holds and keeps changing while it is at work. A token that has not changed for some time belongs to a process that is gone,
-and whoever waits takes it over. No clock is compared with another process's.
+holds and keeps changing while it is at work. A token that has not changed for some time belongs to a process that is
+gone, and whoever waits takes it over. No clock is compared with another process's.
 """
 
 from __future__ import annotations

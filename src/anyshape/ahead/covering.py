@@ -1,7 +1,7 @@
 """Calls that nobody made: sizes for the behaviours that are missing.
 
-Owns `cover=True`: the solver names sizes that are allowed and that no program serves, tensors of those sizes are made, and
-the call is made with them, until every allowed size is covered.
+Owns `cover=True`: the solver names sizes that are allowed and that no program serves, tensors of those sizes are made,
+and the call is captured with them, until every allowed size is covered.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From a call to programs that can be saved.
 
-Owns the making: a call is captured and compiled by an engine whose results can be written, and what it made is put together
-as a stored program, which is loaded again at once and compared with itself before anyone relies on it.
+Owns the making: a call is captured and compiled, and not run, by an engine whose results can be written; what it made
+is put together as a stored program.
 """
 
 from __future__ import annotations

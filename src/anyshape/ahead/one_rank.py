@@ -1,8 +1,8 @@
 """Compile on one rank.
 
-Owns `distributed="one-rank"`: a call that no program serves looks at what other ranks have made since, and only then one
-rank captures and compiles, and pins the program up for all. A rank never waits for another one longer than a bounded time,
-and what cannot be shared is compiled by each rank itself.
+Owns `distributed="one-rank"`: for a call that no program serves it looks at what other ranks have made since, and only
+then one rank captures and compiles, and pins the program up for all. A rank waits for others for a bounded time, and
+what cannot be shared is compiled by each rank itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`anyshape.precompile` and `anyshape.load`.
 
-Owns the artifact: what was made from a callable and its calls, saved as one file, and a callable again from such a file.
+Owns the artifact: what was made from a callable and its calls, saved as one file, and a callable again from a file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from anyshape._torch import environment, modules
-from anyshape.ahead import sources, weights as embedded
+from anyshape.ahead import sources
+from anyshape.ahead import weights as embedded
 from anyshape.ahead.covering import cover_all
 from anyshape.ahead.making import Workshop
 from anyshape.ahead.served import ServedFunction, ServedModule, Serving
@@ -83,10 +84,11 @@ def precompile(
 ) -> Artifact:
     """Compile a function or module now, for a process that never compiles.
 
-    The call `fn(*args, **kwargs)` is captured, and so is each of `calls` (tuples of arguments, or pairs of arguments and
-    keywords): every behaviour among them gets a program, and none of them is run. Under `torch.no_grad()` the programs are for inference, else
-    forward and backward are compiled. `cover=True` finds further calls by itself until the programs cover all sizes that
-    the declaration allows. `specialize` names sizes that get code of their own (`["batch == 1"]`) where a call has them.
+    The call `fn(*args, **kwargs)` is captured, and so is each of `calls` (tuples of arguments, or pairs of arguments
+    and keywords): every behaviour among them gets a program, and none of them is run. Under `torch.no_grad()` the
+    programs are for inference, else forward and backward are compiled. `cover=True` finds further calls by itself until
+    the programs cover all sizes that the declaration allows. `specialize` names sizes that get code of their own
+    (`["batch == 1"]`) where a call has them.
     `weights="embed"` puts the parameters into the file.
     """
     read_word("weights", weights, ("live", "embed"))
@@ -139,10 +141,9 @@ def load(
     """
     read_word("on_new_behavior", on_new_behavior, ("error", "eager"))
     if isinstance(url, Artifact):
-        url, data, trust = "<artifact>", url.pack(), True
+        where, data, trust = "<artifact>", url.pack(), True
     else:
-        data = storage.read(url)
-    where = os.fspath(url)
+        where, data = os.fspath(url), storage.read(url)
     contents = opening.open_bytes(data, where=where, key=key, trusted=trust, here=environment.here())
     return from_contents(contents, fn, where=where, on_new_behavior=on_new_behavior)
 

@@ -1,7 +1,7 @@
 """One program as it is written to a file.
 
-Owns what of a program goes into which member, and back: the graph as text, what takes a call apart, what was assumed, and the
-compiled code with its kernels.
+Owns what of a program goes into which member, and back: the graph as text, what takes a call apart, what was assumed,
+and the compiled code with its kernels.
 """
 
 from __future__ import annotations

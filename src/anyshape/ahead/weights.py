@@ -22,7 +22,8 @@ def members(module: Any) -> dict[str, bytes]:
     if not isinstance(module, torch.nn.Module):
         what = 'weights="embed" is for modules: a function has none'
         raise ArtifactError(what, value=type(module).__name__, fix='weights="live"', code="AS007")
-    tensors, listed, first = {}, [], {}
+    tensors, listed = {}, []
+    first: dict[int, str] = {}
     for kind, named in (("parameter", module.named_parameters), ("buffer", module.named_buffers)):
         for name, tensor in named(remove_duplicate=False):
             same = first.setdefault(id(tensor), name)

@@ -1,8 +1,8 @@
 """Whose artifacts are loaded.
 
 Owns signatures (HMAC-SHA-256 with a secret of yours, or Ed25519 with a pair of keys) and the directories that are
-trusted. An artifact holds code that runs with all your rights when it is loaded: a file without a signature that you can
-check is refused unless you say otherwise.
+trusted. An artifact holds code that runs with all your rights when it is loaded: a file without a signature that you
+can check is refused unless you say otherwise.
 """
 
 from __future__ import annotations
