@@ -435,26 +435,12 @@ def _is_higher_order(call: Any) -> bool:
     return isinstance(call, torch._ops.HigherOrderOperator)
 
 
-@dataclasses.dataclass(frozen=True)
-class Ambient:
-    """Autocast as it was; entered when called. It can be pickled."""
-
-    autocast: tuple[tuple[str, Any], ...]
-
-    @contextlib.contextmanager
-    def __call__(self) -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            for device, dtype in self.autocast:
-                stack.enter_context(torch.autocast(device, dtype=dtype))
-            yield
-
-
 def _ambient() -> Callable[[], Any] | None:
     """The autocast state, if there is one, to be entered again when the node is run at other sizes."""
     entered = [d for d in ("cpu", "cuda") if torch.is_autocast_enabled(d)]
     if not entered:
         return None
-    return Ambient(tuple((d, torch.get_autocast_dtype(d)) for d in entered))
+    return concrete.Ambient(tuple((d, torch.get_autocast_dtype(d)) for d in entered))
 
 
 _OPS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "ops")

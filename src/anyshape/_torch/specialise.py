@@ -19,7 +19,7 @@ import torch._dynamo.convert_frame as convert_frame
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from anyshape._torch import compiling
+from anyshape._torch import compiling, python_code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Master:
 
     def key(self) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
         """Sizes and strides of the inputs that have free ones, and the numbers."""
-        return key_function(self.key_parts())
+        return python_code.key_function(self.key_parts())
 
     def key_parts(self) -> tuple[str, ...]:
         """The expressions of a key."""
@@ -117,13 +117,6 @@ class Master:
             for device, dtype in self.autocast:
                 stack.enter_context(torch.autocast(device, dtype=dtype))
             yield
-
-
-def key_function(parts: Sequence[str]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """A function of a graph's arguments from the expressions of a key."""
-    scope: dict[str, Any] = {}
-    exec(f"def key(a):\n    return ({''.join(p + ', ' for p in parts)})", scope)
-    return scope["key"]  # type: ignore[no-any-return]
 
 
 def _bake(placeholder: Any, value: Any) -> None:

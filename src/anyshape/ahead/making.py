@@ -6,6 +6,7 @@ is put together as a stored program.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +48,8 @@ class Workshop:
         self.engine.starts_at(self._function.__code__, getattr(live, "__qualname__", type(live).__name__))
         call: Callable[..., Any] = self._target
         self._call = door.around(call) if door is not None else call
+        cells = zip(self._function.__code__.co_freevars, self._function.__closure__ or (), strict=True)
+        self._around = {name: cell.cell_contents for name, cell in cells}
         self.stored: list[Stored] = []
         self._done: set[int] = set()
 
@@ -54,6 +57,7 @@ class Workshop:
         """The programs that a call needs and that were not there yet. The call is captured, and not run."""
         form = self._form(args, kwargs)
         self._run(args, kwargs)
+        self._verify(args, kwargs)
         made = [self._put_together(p, form) for p in self.engine.programs if id(p) not in self._done]
         self._done.update(id(p) for p in self.engine.programs)
         self.stored += made
@@ -102,6 +106,15 @@ class Workshop:
         except forms.Unknown as error:
             raise refused(f"{error} is neither a tensor nor a plain value") from None
 
+    def _verify(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """What can be said of these very sizes is said now, and not at the first call after loading."""
+        local = {**self.bind(args, kwargs), **self._around}
+        for program in self.engine.programs:
+            if program.admission is not None and program.origin is self._function.__code__:
+                fetch = frames.fetcher([i.source for i in program.admission.inputs])
+                with contextlib.suppress(Exception):  # a program for arguments of another kind
+                    program.admission(*fetch(local, self._function.__globals__))
+
     def _put_together(self, program: LiveProgram, form: forms.Form) -> Stored:
         recording, made, admission = program.recording, program.made, program.admission
         code = program.code() if program.code is not None else None
@@ -132,6 +145,7 @@ class Workshop:
             restore=made.restore,
             out_of_bounds=made.out_of_bounds,
             numbers=made.numbers,
+            known={key: True for key, admitted in admission.known.items() if admitted},
             apart=recording.writes or bool(recording.apart) or bool(recording.out_calls),
             key_parts=made.master.key_parts() if made.master is not None else (),
             general=made.general.bundle(),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from anyshape import assertions
-from anyshape._torch import bundles, forms, frames, raised, records, specialise
+from anyshape._torch import bundles, forms, frames, python_code, raised, records
 from anyshape.ahead.stored import Stored
 from anyshape.dispatch import Admission
 from anyshape.errors import NewBehaviourError
@@ -31,6 +31,7 @@ class Loaded:
         self._owner = owner
         recording = records.restored(dict(stored.recording))
         self.admission = Admission(recording, stored.inputs)
+        self.admission.known.update(stored.known)
         check = assertions.checker(recording, list(stored.numbers)) if stored.numbers else None
         self.function = stored.frame.function(self._graph(check), live, stored.view.name)
         self._signature = inspect.signature(self.function)
@@ -95,7 +96,7 @@ class Loaded:
         return run
 
     def _with_variants(self, general: Callable[..., Any]) -> Callable[..., Any]:
-        key = specialise.key_function(self.stored.key_parts)
+        key = python_code.key_function(self.stored.key_parts)
         known = {v.key: (i, bundles.load(v.bundle)) for i, v in enumerate(self.stored.variants)}
 
         def run(*args: Any) -> Any:

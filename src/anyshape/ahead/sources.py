@@ -47,7 +47,7 @@ def identity(live: Any) -> str:
 
 
 def _of_module(module: torch.nn.Module) -> Iterator[tuple[str, str]]:
-    names = [(n, type(m).__module__, type(m).__qualname__) for n, m in module.named_modules(remove_duplicate=False)]
+    names = [(n, type(m).__qualname__) for n, m in module.named_modules(remove_duplicate=False)]
     yield "the structure of the module", _digest(repr(names))
     yield "the training flags of its modules", _digest(repr([(n, m.training) for n, m in module.named_modules()]))
     first: dict[int, str] = {}

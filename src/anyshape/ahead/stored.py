@@ -42,6 +42,7 @@ class Stored:
     restore: Restorer | None
     out_of_bounds: bool
     numbers: tuple[Any, ...]
+    known: Mapping[tuple[int, ...], bool]  # keys that were verified when it was made
     apart: bool  # no two arguments may share memory: it writes
     key_parts: tuple[str, ...]  # of a variant's key
     general: Bundle
