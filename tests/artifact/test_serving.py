@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
+import corruptions
 import pytest
 import served_callables as callables
 import torch
@@ -18,6 +19,9 @@ from torch._inductor.cpp_builder import CppBuilder
 from torch._inductor.graph import GraphLowering
 
 import anyshape
+from anyshape._torch import bundles, frames
+from anyshape.ahead import stored
+from anyshape.artifact import storage
 from anyshape.errors import ArtifactError, NewBehaviourError
 
 KEY = b"a secret of thirty-two bytes ..."
@@ -225,6 +229,35 @@ def test_modules_of_torch_itself() -> None:
         for n in (5, 1, 0, 9):
             x = torch.randn(n, 4)
             torch.testing.assert_close(f(x), linear(x))
+
+
+def refused(artifact: anyshape.Artifact, monkeypatch: pytest.MonkeyPatch, *, count: int) -> None:
+    """Spoilt copies of a real file, each refused with a code before anything that could run is touched."""
+
+    def must_not_run(*args: Any, **kwargs: Any) -> None:
+        pytest.fail("something of a spoilt file was about to run")
+
+    for owner, name in ((stored.Stored, "read"), (frames.Frame, "function"), (bundles, "load")):
+        monkeypatch.setattr(owner, name, must_not_run)
+    data = artifact.pack(key=KEY)
+    codes = set()
+    for i, (how, spoilt) in enumerate(corruptions.corruptions(data, KEY, count=count, seed=3)):
+        url = f"memory://spoilt-{i}.any"
+        storage.write(url, spoilt)
+        with pytest.raises(ArtifactError) as caught:
+            anyshape.load(url, callables.branching, key=KEY)
+        assert caught.value.code in ("AS050", "AS051", "AS052", "AS053", "AS054"), how
+        codes.add(caught.value.code)
+    assert len(codes) == 5
+
+
+def test_corruptions_of_a_real_file(artifact: anyshape.Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused(artifact, monkeypatch, count=66)
+
+
+@pytest.mark.slow
+def test_a_thousand_corruptions_of_a_real_file(artifact: anyshape.Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused(artifact, monkeypatch, count=1000)
 
 
 CHILD = """
