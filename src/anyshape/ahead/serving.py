@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -77,9 +78,9 @@ class Loaded:
         )
 
     def _graph(self, check: Callable[[Any], None] | None) -> Callable[..., Any]:
-        """The compiled graph with all that stands around it."""
+        """The compiled graph with all that stands around it. Code is mapped when it is first called."""
         stored = self.stored
-        general = bundles.load(stored.general)
+        general = _AtFirstCall(stored.general)
         compiled = self._with_variants(general) if stored.variants else general
         if stored.out_of_bounds:
             compiled = raised.as_index_error(compiled)
@@ -97,7 +98,7 @@ class Loaded:
 
     def _with_variants(self, general: Callable[..., Any]) -> Callable[..., Any]:
         key = python_code.key_function(self.stored.key_parts)
-        known = {v.key: (i, bundles.load(v.bundle)) for i, v in enumerate(self.stored.variants)}
+        known = {v.key: (i, _AtFirstCall(v.bundle)) for i, v in enumerate(self.stored.variants)}
 
         def run(*args: Any) -> Any:
             found = known.get(key(args))
@@ -107,6 +108,22 @@ class Loaded:
             return found[1](*args)
 
         return run
+
+
+class _AtFirstCall:
+    """The code of a bundle, loaded when it is called for the first time: the first answer does not wait for the rest."""
+
+    def __init__(self, bundle: bundles.Bundle) -> None:
+        self._bundle = bundle
+        self._lock = threading.Lock()
+        self._run: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        run = self._run
+        if run is None:
+            with self._lock:
+                run = self._run = self._run or bundles.load(self._bundle)
+        return run(*args)
 
 
 def _leaves(form: forms.Form, local: Mapping[str, Any]) -> tuple[Any, ...]:
