@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -321,3 +322,18 @@ def again() -> anyshape.Artifact:
 def test_the_same_inputs_give_the_same_key_and_graphs(artifact: anyshape.Artifact) -> None:
     other = child(CHILD, PYTHONHASHSEED="7")
     assert other == {"key": artifact.key, "graphs": list(artifact.graphs)}
+
+
+def test_threads_and_stock_torch_beside_it(artifact: anyshape.Artifact) -> None:
+    """Many threads make the first call at once, and stock torch compiles meanwhile with all that it needs."""
+    f = anyshape.load(artifact, callables.branching)
+    x, y = inputs(5)
+    want = callables.branching(x, y)["a"]
+    stock = torch.compile(lambda t: t.cos() + 11)
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        results = [pool.submit(f, x, y) for _ in range(5)]
+        other = pool.submit(stock, x)
+        for result in results:
+            torch.testing.assert_close(result.result()["a"], want)
+        torch.testing.assert_close(other.result(), x.cos() + 11)
+    assert "TRITON_CACHE_DIR" not in os.environ or "anyshape-" not in os.environ["TRITON_CACHE_DIR"]

@@ -16,6 +16,7 @@ import os
 import pickle
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -25,6 +26,7 @@ import torch
 import torch._functorch._aot_autograd.autograd_cache as autograd_cache
 import torch._functorch.config as functorch_config
 import torch._inductor.config as inductor_config
+from torch._dynamo.convert_frame import compile_lock
 from torch._functorch._aot_autograd.aot_autograd_result import deserialize_bundled_cache_entry
 from torch._functorch._aot_autograd.schemas import AOTAutogradCacheInfo
 from torch._inductor.codecache import CppPythonBindingsCodeCache
@@ -132,27 +134,43 @@ def _kernel_key(argtypes: Sequence[str], code: str, more: str | None) -> str:
 
 def load(bundle: Bundle) -> Callable[..., Any]:
     """The compiled graph of a bundle. The bytes have to be trusted: they are unpickled, and their code is run."""
-    with _loading(bundle.kernels):
+    with compile_lock, _loading(bundle.kernels):  # one at a time, and no frame is converted meanwhile
         return deserialize_bundled_cache_entry(pickle.loads(bundle.entry))
 
 
-@functools.cache
 def _directory() -> str:
     """Where code lies while this process runs; nobody else can write there."""
+    return _directory_of(os.getpid())  # a forked process has one of its own
+
+
+@functools.cache
+def _directory_of(pid: int) -> str:
     made = tempfile.mkdtemp(prefix="anyshape-")
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    atexit.register(_remove, made, pid)
     return made
+
+
+def _remove(directory: str, pid: int) -> None:
+    if os.getpid() == pid:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def _loading(kernels: Mapping[str, bytes]) -> Iterator[None]:
+    thread = threading.get_ident()  # others may well compile in the meantime
+    stock_load, stock_build = CppPythonBindingsCodeCache.load_pybinding_async, CppBuilder.build
+
     def load_pybinding_async(argtypes: Sequence[str], main_code: str, *rest: Any, **options: Any) -> Callable[[], Any]:
+        if threading.get_ident() != thread:
+            return stock_load(argtypes, main_code, *rest, **options)
         key = _kernel_key(argtypes, main_code, options.get("kernel_code"))
         if key not in kernels:
             raise _incomplete(f"kernel {key[:16]}")
         return functools.partial(_kernel, key, kernels[key])
 
     def build(self: Any, *args: Any, **options: Any) -> None:
+        if threading.get_ident() != thread:
+            return stock_build(self, *args, **options)
         raise _incomplete("C++ code")
 
     environment = {"TORCHINDUCTOR_CACHE_DIR": _directory(), "TRITON_CACHE_DIR": os.path.join(_directory(), "triton")}

@@ -111,7 +111,7 @@ class Loaded:
 
 
 class _AtFirstCall:
-    """The code of a bundle, loaded when it is called for the first time: the first answer does not wait for the rest."""
+    """The code of a bundle, loaded when it is first called: the first answer does not wait for the rest."""
 
     def __init__(self, bundle: bundles.Bundle) -> None:
         self._bundle = bundle
