@@ -18,7 +18,7 @@ from anyshape.ahead.covering import cover_all
 from anyshape.ahead.making import Workshop
 from anyshape.ahead.stored import Stored
 from anyshape.artifact import container, manifest, storage, trust
-from anyshape.compiler import declared_door
+from anyshape.compiler import CompiledFunction, declared_door
 from anyshape.declaration.options import read_word
 
 Call = tuple[Sequence[Any], Mapping[str, Any]]
@@ -86,8 +86,10 @@ def precompile(
     `weights="embed"` puts the parameters into the file.
     """
     read_word("weights", weights, ("live", "embed"))
-    if modules.is_compiled(fn) or hasattr(fn, "_engine"):
-        fn = getattr(fn, "_orig_mod", None) or fn._function
+    if modules.is_compiled(fn):
+        fn = fn._orig_mod
+    elif isinstance(fn, CompiledFunction):
+        fn = fn._function
     words = {"shapes": shapes, "where": where, "layout": layout, "hints": hints, "specialize": specialize}
     door = declared_door(fn, {**words, "semantics": semantics, "on_new_behavior": "compile"})
     clauses = door.declaration.specialize if door is not None and not isinstance(specialize, str) else "never"

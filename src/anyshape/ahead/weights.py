@@ -35,7 +35,7 @@ def members(module: Any) -> dict[str, bytes]:
     return {MEMBERS[0]: _safetensors().save(tensors), MEMBERS[1]: json.dumps(facts, sort_keys=True).encode()}
 
 
-def skeleton(found: Mapping[str, Any], device: Any = None) -> torch.nn.Module:
+def skeleton(found: Mapping[str, Any]) -> torch.nn.Module:
     """A module with the structure and the weights of the one that was saved, and nothing else of it."""
     facts = json.loads(bytes(found[MEMBERS[1]]))
     tensors = _safetensors().load(bytes(found[MEMBERS[0]]))
