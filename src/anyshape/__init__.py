@@ -1,20 +1,27 @@
 """anyshape: compile once, exactly eager, for every shape.
 
-This file is the index: every public name, and where it lives.
+This file is the index: every public name, and where it lives. A name is imported when it is first asked for, so that a
+process that only loads artifacts does not wait for the compiler's modules.
 """
 
+import importlib as _importlib
 from typing import TYPE_CHECKING as _TYPES
 
 from anyshape._torch import versions as _versions
 from anyshape._version import __version__
+from anyshape.explain import explain  # its module has the same name, so it must be here first
 
-if _versions.is_installed() or _TYPES:
+if _versions.is_installed():
     _versions.check()  # before anything else of torch's insides is touched
 
+if _TYPES:
     from anyshape import testing
+    from anyshape.ahead.loading import load
+    from anyshape.ahead.precompile import Artifact, precompile
     from anyshape.compiler import compile, warm_up
     from anyshape.coverage import Coverage, check
     from anyshape.errors import (
+        ArtifactError,
         AssumptionError,
         BranchError,
         DeclarationError,
@@ -26,20 +33,56 @@ if _versions.is_installed() or _TYPES:
         NotCompilableError,
         UnsupportedTorchError,
     )
-    from anyshape.explain import explain
     from anyshape.marks import mark_dynamic, mark_static, mark_unbacked
     from anyshape.observing import observe
     from anyshape.programs import Predicate, Program, Variant
-else:
 
-    def __getattr__(name: str) -> object:
-        """Without torch there is `anyshape doctor --from`, and this for everything else."""
-        if name in __all__:
-            _versions.check()
-        raise AttributeError(f"module 'anyshape' has no attribute {name!r}")
+# The same for Python: the module of each name above.
+_HOMES = {
+    "ahead.loading": ("load",),
+    "ahead.precompile": ("Artifact", "precompile"),
+    "compiler": ("compile", "warm_up"),
+    "coverage": ("Coverage", "check"),
+    "errors": (
+        "ArtifactError",
+        "AssumptionError",
+        "BranchError",
+        "DeclarationError",
+        "DoctorError",
+        "Error",
+        "FallbackWarning",
+        "InvariantError",
+        "NewBehaviourError",
+        "NotCompilableError",
+        "UnsupportedTorchError",
+    ),
+    "marks": ("mark_dynamic", "mark_static", "mark_unbacked"),
+    "observing": ("observe",),
+    "programs": ("Predicate", "Program", "Variant"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """A public name, imported now."""
+    if name in __all__:
+        if not _versions.is_installed():
+            _versions.check()  # without torch there is `anyshape doctor --from`, and an error for everything else
+        if name == "testing":
+            return _importlib.import_module("anyshape.testing")
+        value = getattr(_importlib.import_module(f"anyshape.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'anyshape' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 __all__ = [
+    "Artifact",
+    "ArtifactError",
     "AssumptionError",
     "BranchError",
     "Coverage",
@@ -58,10 +101,12 @@ __all__ = [
     "check",
     "compile",
     "explain",
+    "load",
     "mark_dynamic",
     "mark_static",
     "mark_unbacked",
     "observe",
+    "precompile",
     "testing",
     "warm_up",
 ]

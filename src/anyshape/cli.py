@@ -119,6 +119,56 @@ def build() -> Any:
         )
         raise typer.Exit(status)
 
+    @app.command()
+    def precompile(
+        name: str = typer.Argument(help="A function, a module or a class of modules, as package.module:name."),
+        shape: list[str] = typer.Option(..., "--shape", "--shapes", help='"x=batch seq 512"; "ids=batch seq:int64".'),
+        where: list[str] = typer.Option([], help='An invariant: "1 <= batch <= 64".'),
+        specialize: list[str] = typer.Option([], help='Sizes that get code of their own: "batch == 1".'),
+        call: list[str] = typer.Option([], help='A call to compile for: "batch=1 seq=64".'),
+        out: str = typer.Option(..., help="The file or URL to write."),
+        cover: bool = typer.Option(False, "--cover", help="Find calls for every behaviour that is allowed."),
+        training: bool = typer.Option(False, "--training", help="Forward and backward, instead of inference."),
+        weights: str = typer.Option("live", help="live, or embed to put the parameters into the file."),
+        key: str = typer.Option(None, metavar="FILE", help="A secret to sign the file with."),
+    ) -> None:
+        """Compile now, for a process that never compiles."""
+        from anyshape.ahead import command
+
+        command.precompile(
+            name,
+            shapes=shape,
+            where=where,
+            specialize=specialize,
+            calls=call,
+            out=out,
+            cover=cover,
+            training=training,
+            weights=weights,
+            key_file=key,
+        )
+
+    @app.command()
+    def inspect(
+        url: str = typer.Argument(help="An artifact: a file or a URL."),
+        json: pathlib.Path = typer.Option(None, "--json", metavar="FILE", help="Write it as JSON."),
+    ) -> None:
+        """What is in an artifact, without running any of it."""
+        from anyshape.ahead import command
+
+        command.inspect(url, json_file=json)
+
+    @app.command()
+    def verify(
+        url: str = typer.Argument(help="An artifact: a file or a URL."),
+        key: str = typer.Option(None, metavar="FILE", help="The secret that it was signed with."),
+        anywhere: bool = typer.Option(False, "--anywhere", help="Do not ask whether it was made for this machine."),
+    ) -> None:
+        """Whether an artifact is whole, whose it is, and whether it was made for this machine."""
+        from anyshape.ahead import command
+
+        command.verify(url, key_file=key, anywhere=anywhere)
+
     return app
 
 

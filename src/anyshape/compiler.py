@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import os
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from anyshape import spec_file
-from anyshape._torch import capture, modules, shortcuts, specs
+from anyshape._torch import capture, modules, process_group, shortcuts, specs
+from anyshape.ahead.one_rank import OneRank
 from anyshape.declaration import Declaration
 from anyshape.declaration.options import read_word
 from anyshape.door import Door
@@ -61,7 +63,7 @@ class CompiledFunction:
     @property
     def programs(self) -> tuple[Program, ...]:
         """What was compiled and is alive."""
-        return tuple(p.view() for p in self._engine.programs)
+        return self._engine.views()
 
     @property
     def fallbacks(self) -> dict[str, int]:
@@ -108,6 +110,8 @@ def compile(
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,
+    distributed: Any = "every-rank",
+    artifacts: Any = None,
 ) -> Any:
     """Compile a function or module once for every size it is called with.
 
@@ -117,6 +121,8 @@ def compile(
     "error", or "break" for a graph break. `specialize` says which sizes get code of their own, made in the background:
     those that are "hot", those that a clause names (`["batch == 1"]`), or "never" any. `frozen` promises that
     modules and globals do not change: only the arguments are looked at then, not all that torch guards.
+    `distributed="one-rank"` lets one rank of a job compile each behaviour and the others load it, through the process
+    group's store or the directory `artifacts`; it promises what `frozen` does.
     """
     if fn is None:
         given = dict(locals())
@@ -136,6 +142,19 @@ def compile(
             fix=f"f = anyshape.compile(fn, mode={mode!r})",
             code="AS007",
         )
+    one_rank = read_word("distributed", distributed, ("every-rank", "one-rank")) == "one-rank"
+    if one_rank and not (isinstance(backend, str) and backend == "inductor"):
+        raise NotCompilableError(
+            'distributed="one-rank" shares what Inductor makes',
+            value=f"backend={backend!r}",
+            fix='f = anyshape.compile(fn, distributed="one-rank")',
+            code="AS007",
+        )
+    looked_after = process_group.inner_of(fn) if one_rank else None
+    if looked_after is not None:  # DDP and FSDP2 do their part around forward
+        given = {k: v for k, v in locals().items() if k in inspect.signature(compile).parameters and k != "fn"}
+        looked_after.forward = compile(looked_after.forward, **given)
+        return fn
     never = isinstance(specialize, str) and specialize == "never"  # says nothing of sizes, so there is nothing to check
     words = {
         "shapes": shapes,
@@ -144,7 +163,7 @@ def compile(
         "hints": hints,
         "specialize": None if never else specialize,
     }
-    door = _door(fn, {**words, "semantics": semantics, "on_new_behavior": on_new_behavior})
+    door = declared_door(fn, {**words, "semantics": semantics, "on_new_behavior": on_new_behavior})
     engine = Engine(
         capture.inner_backend(backend, mode, options, frozen=frozen),
         fullgraph=fullgraph,
@@ -157,7 +176,11 @@ def compile(
     start = shortcuts.first_frame(target)
     engine.starts_at(start[0].__code__ if start else None, getattr(fn, "__qualname__", type(fn).__name__))
     shortcut = None if disable else shortcuts.Shortcut.to(target, engine.serves_alone, frozen=frozen)
-    in_front = [x.around for x in (shortcut, door) if x is not None]
+    shared = None
+    if one_rank and not disable:
+        place = None if artifacts is None else os.fspath(artifacts)
+        shared = OneRank(fn, engine, door=door, mode=mode, options=options, artifacts=place)
+    in_front = [x.around for x in (shortcut, shared, door) if x is not None]
     if modules.is_module(fn):
         return modules.compiled(target, engine, in_front)
     for around in in_front:
@@ -175,7 +198,7 @@ def _specialize(given: Any, door: Door | None, mode: str | None, options: dict[s
 _UNDECLARED = {"semantics": "eager", "on_new_behavior": "compile", "specialize": "hot"}
 
 
-def _door(fn: Any, words: dict[str, Any]) -> Door | None:
+def declared_door(fn: Any, words: dict[str, Any]) -> Door | None:
     """The door for what was declared, by the call or by `anyshape.toml`, checked; None where nothing was."""
     given = {k: v for k, v in words.items() if v is not None and not (isinstance(v, str) and v == _UNDECLARED.get(k))}
     entry = _entry(fn)

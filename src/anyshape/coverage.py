@@ -14,7 +14,7 @@ import sympy
 
 from anyshape import solver
 from anyshape.declaration import Clause, algebra
-from anyshape.engine import LiveProgram, engine_of
+from anyshape.engine import Engine, LiveProgram, engine_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,11 @@ class Coverage:
 
 def check(f: Any) -> Coverage:
     """Whether the programs of `f` cover every size that its declaration allows."""
-    engine = engine_of(f, asked_by="check", fix="f(x); anyshape.check(f)")
+    return check_engine(engine_of(f, asked_by="check", fix="f(x); anyshape.check(f)"))
+
+
+def check_engine(engine: Engine) -> Coverage:
+    """The same of an engine."""
     first = [p for p in engine.programs if p.origin is None or p.origin is engine.entrance] or engine.programs
     if not first:
         return Coverage(False)

@@ -51,6 +51,22 @@ class RunAgain(BaseException):
     """Another thread has made the program that this call was waiting to make."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """What a program was put together from, for those who save it."""
+
+    text: str  # the captured graph
+    general: Callable[..., Any]
+    master: specialise.Master | None  # what variants are made from
+    restore: aliases.Restorer | None
+    out_of_bounds: bool
+    numbers: tuple[Any, ...]  # what assertions are checked on
+
+
+class Captured(BaseException):
+    """A program that is only made, and saved, is there. Not an Exception, so that no frame on the way keeps it."""
+
+
 class LiveProgram:
     """A compiled program and its counts."""
 
@@ -70,6 +86,7 @@ class LiveProgram:
         self.guards = ""  # what is guarded besides sizes
         self.retired = False  # another one serves all that it served
         self.tiers: Tiers | None = None
+        self.made: Made | None = None  # only where programs are saved
         self.contiguous: Variant | None = None
         self.contiguous_calls = 0
 
@@ -128,7 +145,9 @@ class Engine:
         door: Door | None = None,
         on_branch: str = "error",
         specialize: tuple[Clause, ...] | str = "hot",
+        saves: bool = False,
     ) -> None:
+        self._saves = saves  # programs are made, with what they are made of, and not run
         self._specialize = specialize
         self._backend = backend
         self.door = door
@@ -142,6 +161,7 @@ class Engine:
         self._recordings: list[Recording] = []
         self._pending: dict[int, LiveProgram] = {}
         self._eager_calls: dict[Any, tuple[str, bool]] = {}
+        self.loaded: Sequence[Any] = ()  # programs that other ranks have made
         self._site = ("?", "?", 0)
         self._began = 0.0
         self._whole = False  # the frame being captured is the one with which a call begins
@@ -164,6 +184,10 @@ class Engine:
     def programs(self) -> list[LiveProgram]:
         """Those whose compiled code is alive: `torch.compiler.reset()` drops it."""
         return [p for p in self._programs if not p.retired and (p.code is None or p.code() is not None)]
+
+    def views(self) -> tuple[Program, ...]:
+        """What `f.programs` shows."""
+        return tuple(p.view() for p in (*self.programs, *self.loaded))
 
     # -- capture -----------------------------------------------------------------------------------------------
 
@@ -312,7 +336,11 @@ class Engine:
         numbers = capture.graph_numbers(graph) if recording.oblivious.symbols else []
         out_of_bounds = raised.out_of_bounds(graph)
         master = specialise.Master.of(graph) if self._has_variants(recording) else None
-        compiled = light_code.without_wrapper(self._compile_for_layouts(program, graph, inputs))
+        text = capture.graph_text(graph) if self._saves else ""
+        compiled = self._compile_for_layouts(program, graph, inputs)
+        if self._saves:
+            program.made = Made(text, compiled, master, restore, out_of_bounds is not None, tuple(numbers))
+        compiled = light_code.without_wrapper(compiled)
         program.compile_seconds = time.perf_counter() - began
         if master is not None:
             compiled = program.tiers = self._tiers(program, master, compiled)
@@ -324,6 +352,13 @@ class Engine:
                 check(args)
             return compiled(*args)
 
+        def make_only(*args: Any) -> Any:
+            if program.tiers is not None:
+                program.tiers.make_now(args)
+            raise Captured
+
+        if self._saves:
+            return make_only
         if out_of_bounds is not None:
             compiled = out_of_bounds(compiled)
         if restore is not None:
@@ -369,7 +404,7 @@ class Engine:
     def _compile_for_layouts(self, program: LiveProgram, graph: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
         """The graph compiled; where strides may be any, once more for contiguous inputs, which are read far faster."""
         recording = program.recording
-        if not recording.loose_strides or not capture.generates_code(self._backend):
+        if not recording.loose_strides or not capture.generates_code(self._backend) or self._saves:
             return self._backend(graph, inputs)
         plain, loose = loose_strides.contiguous_inputs(graph, inputs, recording)
         if not loose:

@@ -28,6 +28,14 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "AS022": "a layout is not the declared one",
         "AS023": "what a program assumes of a size does not hold",
         "AS024": "a branch on a size that may not be asked about",
+        "AS050": "an artifact is not there, is cut off or was altered",
+        "AS051": "an artifact was made for another machine or version",
+        "AS052": "an artifact has another format",
+        "AS053": "an artifact is not signed by someone you trust",
+        "AS054": "an artifact holds what no artifact may hold",
+        "AS055": "an artifact does not belong to this callable",
+        "AS056": "this cannot be precompiled",
+        "AS057": "ranks cannot share programs",
         "AS060": "the doctor cannot examine this",
     }
 )
@@ -130,6 +138,12 @@ class BranchError(Error, RuntimeError):
     """Oblivious semantics: the user's own code branches on a size that may not be asked about."""
 
     default_code = "AS024"
+
+
+class ArtifactError(Error, ValueError):
+    """A file of programs cannot be read, trusted or used here, or cannot be made."""
+
+    default_code = "AS050"
 
 
 class DoctorError(Error, ValueError):

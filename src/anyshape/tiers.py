@@ -110,6 +110,18 @@ class Tiers:
         served = [(k, s) for k, s in list(self._sizes.items()) if s.run is not None]
         return tuple(Variant(self._text(k), s.served + s.recent, s.seconds) for k, s in served)
 
+    def make_now(self, args: Sequence[Any]) -> None:
+        """The variant for these sizes, if a clause names them; made by this thread, and kept."""
+        key = self._key(args)
+        if self._wanted is None or not self._wanted(key) or key in self._sizes:
+            return
+        sizes = self._sizes.setdefault(key, _Sizes(None))
+        sizes.run, sizes.state = self._make(args)(), "served"
+
+    def made(self) -> list[tuple[Key, str, Callable[..., Any]]]:
+        """The variants with their keys, what those mean, and their code."""
+        return [(k, self._text(k), s.run) for k, s in list(self._sizes.items()) if s.run is not None]
+
     # -- the way of a size ---------------------------------------------------------------------------------------
 
     def _new(self, key: Key) -> _Sizes:

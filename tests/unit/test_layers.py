@@ -14,18 +14,19 @@ MODULES = sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.py"))
 # From the ground up. A module imports from its own layer and from those before it; a folder stands for what is in it.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("_version", "errors", "programs"),
-    ("declaration", "solver", "explain", "tiers"),
+    ("declaration", "solver", "explain", "tiers", "artifact"),
     ("spec_file", "declared", "oblivious"),
     ("door", "doctor"),
     ("recording", "ops"),
     ("_torch",),
     ("verify",),
-    ("_torch/capture", "dispatch", "assertions", "marks"),
+    ("_torch/capture", "_torch/records", "dispatch", "assertions", "marks"),
     ("engine",),
     ("_torch/modules",),
+    ("ahead",),
     ("compiler",),
     ("testing", "hooks", "coverage", "observing"),
-    ("auto",),
+    ("auto", "ahead/precompile", "ahead/covering", "ahead/command"),
     ("demo", "fuzz"),
     ("cli",),
     ("__main__", "__init__"),
@@ -45,8 +46,20 @@ WITHOUT_TORCH = (
     "oblivious",
     "door",
     "doctor",
+    "artifact",
 )
-OPTIONAL = ("rich", "typer", "jinja2", "fsspec", "z3", "hypothesis", "plotly", "pytest")
+OPTIONAL = (
+    "rich",
+    "typer",
+    "jinja2",
+    "fsspec",
+    "z3",
+    "hypothesis",
+    "plotly",
+    "pytest",
+    "safetensors",
+    "cryptography",
+)
 PRIVATE = re.compile(r"^torch\.(?!_check$)(_(?!_)|.*\._(?!_)|fx\.experimental)")
 
 

@@ -8,16 +8,52 @@ and for `x[2:].flatten().mul_(2)`); with static ones it replays the view and is 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import sympy
 import torch
 
 from anyshape._torch import concrete, python_code
 
 
-def restorer(graph: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
-    """A wrapper that gives each aliasing output eager's layout, or None if no output aliases an input."""
+@dataclasses.dataclass(frozen=True)
+class Repair:
+    """An output that is a view of an input: which of each, and its sizes, strides and offset as expressions."""
+
+    position: int
+    source: int
+    dims: int
+    numbers: tuple[sympy.Basic, ...]
+    places: dict[Any, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Restorer:
+    """Wraps a compiled graph so that each aliasing output has eager's layout. It can be pickled."""
+
+    repairs: tuple[Repair, ...]
+
+    def __call__(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        ready = [(r.position, r.source, r.dims, python_code.function(r.numbers, r.places)) for r in self.repairs]
+
+        def restore(args: Sequence[Any], results: Any) -> Any:
+            changed = list(results)
+            for position, source, dims, evaluate in ready:
+                numbers = evaluate(args)
+                size, stride = numbers[:dims], numbers[dims : 2 * dims]
+                offset = args[source].storage_offset() + numbers[-1]
+                result = changed[position]
+                if isinstance(result, torch.Tensor) and _differs(result, stride, offset):
+                    changed[position] = args[source].as_strided(size, stride, offset)
+            return type(results)(changed) if isinstance(results, (tuple, list)) else changed
+
+        return lambda *args: restore(args, compiled(*args))
+
+
+def restorer(graph: Any) -> Restorer | None:
+    """What gives each aliasing output eager's layout, or None if no output aliases an input."""
     nodes = list(graph.graph.nodes)
     inputs = [n for n in nodes if n.op == "placeholder"]
     value: Callable[[Any], Any] = lambda n: n.meta.get("example_value") if isinstance(n, torch.fx.Node) else None
@@ -47,22 +83,8 @@ def restorer(graph: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] |
         base = value(inputs[source]).storage_offset()
         numbers = [concrete.number_expr(n) for n in (*fake.shape, *fake.stride(), fake.storage_offset() - base)]
         if all(e.free_symbols <= places.keys() for e in numbers):
-            repairs.append((position, source, fake.dim(), python_code.function(numbers, places)))
-    if not repairs:
-        return None
-
-    def restore(args: Sequence[Any], results: Any) -> Any:
-        changed = list(results)
-        for position, source, dims, evaluate in repairs:
-            numbers = evaluate(args)
-            size, stride = numbers[:dims], numbers[dims : 2 * dims]
-            offset = args[source].storage_offset() + numbers[-1]
-            result = changed[position]
-            if isinstance(result, torch.Tensor) and _differs(result, stride, offset):
-                changed[position] = args[source].as_strided(size, stride, offset)
-        return type(results)(changed) if isinstance(results, (tuple, list)) else changed
-
-    return lambda compiled: lambda *args: restore(args, compiled(*args))
+            repairs.append(Repair(position, source, fake.dim(), tuple(numbers), places))
+    return Restorer(tuple(repairs)) if repairs else None
 
 
 def _differs(result: torch.Tensor, stride: Sequence[int], offset: int) -> bool:

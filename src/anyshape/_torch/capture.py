@@ -442,16 +442,7 @@ def _ambient() -> Callable[[], Any] | None:
     entered = [d for d in ("cpu", "cuda") if torch.is_autocast_enabled(d)]
     if not entered:
         return None
-    states = [(d, torch.get_autocast_dtype(d)) for d in entered]
-
-    @contextlib.contextmanager
-    def enter() -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            for device, dtype in states:
-                stack.enter_context(torch.autocast(device, dtype=dtype))
-            yield
-
-    return enter
+    return concrete.Ambient(tuple((d, torch.get_autocast_dtype(d)) for d in entered))
 
 
 _OPS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "ops")
@@ -560,6 +551,19 @@ def input_sources(graph: Any) -> list[str]:
     """The sources of a captured graph's inputs, in order."""
     given = [n.meta.get("grapharg") for n in graph.graph.nodes if n.op == "placeholder"]
     return [a.source.name if a is not None and a.source is not None else "" for a in given]
+
+
+def graph_text(graph: Any) -> str:
+    """A captured graph as text: its inputs with their sizes, and its code. The same graph gives the same text."""
+    lines = []
+    for node in graph.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("example_value")
+        if isinstance(value, torch.Tensor):
+            layout = f"{[str(n) for n in value.shape]} {[str(n) for n in value.stride()]}".replace("'", "")
+            value = f"{value.dtype} {value.device} {layout}"
+        lines.append(f"# {node.name}: {value}")
+    code = [line.rstrip() for line in graph.graph.python_code("self").src.splitlines() if line.strip()]
+    return "\n".join([*lines, *(line.partition("  # ")[0] for line in code), ""])
 
 
 def generates_code(backend: Any) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import sympy
@@ -43,6 +43,20 @@ class ScalarSnapshot:
 
     expr: sympy.Basic
     pytype: type
+
+
+@dataclasses.dataclass(frozen=True)
+class Ambient:
+    """Autocast as it was; entered when called. It can be pickled."""
+
+    autocast: tuple[tuple[str, Any], ...]
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for device, dtype in self.autocast:
+                stack.enter_context(torch.autocast(device, dtype=dtype))
+            yield
 
 
 class OpLog(TorchDispatchMode):

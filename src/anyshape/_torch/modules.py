@@ -48,7 +48,7 @@ class CompiledModule(OptimizedModule):
 
     @property
     def programs(self) -> tuple[Program, ...]:
-        return tuple(p.view() for p in self._anyshape_engine.programs)
+        return self._anyshape_engine.views()  # type: ignore[no-any-return]
 
     @property
     def fallbacks(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Sympy expressions of sizes as plain Python functions of ints."""
+"""Sympy expressions of sizes as plain Python functions of ints, and keys of calls as functions of arguments."""
 
 from __future__ import annotations
 
@@ -46,3 +46,10 @@ def _or_none(evaluate: Callable[[Sequence[Any]], tuple[Any, ...]], v: Sequence[A
         return evaluate(v)
     except ArithmeticError:
         return (None,)
+
+
+def key_function(parts: Sequence[str]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """A function of a graph's arguments from the expressions of a key."""
+    scope: dict[str, Any] = {}
+    exec(f"def key(a):\n    return ({''.join(p + ', ' for p in parts)})", scope)
+    return scope["key"]  # type: ignore[no-any-return]

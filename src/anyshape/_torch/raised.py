@@ -42,15 +42,18 @@ def out_of_bounds(graph: Any) -> Callable[[Callable[..., Any]], Callable[..., An
     if not any(n.op in ("call_function", "call_method") and n.target in _INDEXING for n in graph.graph.nodes):
         return None
 
-    def wrap(compiled: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*args: Any) -> Any:
-            try:
-                return compiled(*args)
-            except RuntimeError as error:
-                if type(error) is RuntimeError and _TEXT in str(error):
-                    raise IndexError(str(error)) from error
-                raise
+    return as_index_error
 
-        return run
 
-    return wrap
+def as_index_error(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """A compiled graph that raises IndexError for an index out of bounds."""
+
+    def run(*args: Any) -> Any:
+        try:
+            return compiled(*args)
+        except RuntimeError as error:
+            if type(error) is RuntimeError and _TEXT in str(error):
+                raise IndexError(str(error)) from error
+            raise
+
+    return run

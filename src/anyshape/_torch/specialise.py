@@ -19,7 +19,7 @@ import torch._dynamo.convert_frame as convert_frame
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from anyshape._torch import compiling
+from anyshape._torch import compiling, python_code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,15 +53,17 @@ class Master:
 
     def key(self) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
         """Sizes and strides of the inputs that have free ones, and the numbers."""
+        return python_code.key_function(self.key_parts())
+
+    def key_parts(self) -> tuple[str, ...]:
+        """The expressions of a key."""
         parts = []
         for i, value in enumerate(self.placeholders):
             if isinstance(value, torch.Tensor) and _is_free(value):
                 parts.append(f"*a[{i}].shape, *a[{i}].stride()")
             elif not isinstance(value, torch.Tensor):
                 parts.append(f"a[{i}]")
-        scope: dict[str, Any] = {}
-        exec(f"def key(a):\n    return ({''.join(p + ', ' for p in parts)})", scope)
-        return scope["key"]  # type: ignore[no-any-return]
+        return tuple(parts)
 
     def places(self) -> dict[Any, int]:
         """Where each free size stands in a key, by the symbol it was given, whatever it is known to equal since."""

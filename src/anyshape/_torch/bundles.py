@@ -1,0 +1,210 @@
+"""Compiled graphs as bytes.
+
+Owns the way from a compiled graph to bytes and back: AOTAutograd's own bundled result, and the machine code of CPU
+kernels, which torch would compile anew. Loading generates nothing and compiles nothing, and a kernel that is not in the
+bundle is an error, not a reason to start a compiler.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import os
+import pickle
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+from unittest import mock
+
+import torch
+import torch._functorch._aot_autograd.autograd_cache as autograd_cache
+import torch._functorch.config as functorch_config
+import torch._inductor.config as inductor_config
+from torch._dynamo.convert_frame import compile_lock
+from torch._functorch._aot_autograd.aot_autograd_result import deserialize_bundled_cache_entry
+from torch._functorch._aot_autograd.schemas import AOTAutogradCacheInfo
+from torch._inductor.codecache import CppPythonBindingsCodeCache
+from torch._inductor.cpp_builder import CppBuilder
+
+from anyshape.errors import ArtifactError
+
+_BUNDLING = {
+    "enable_autograd_cache": True,  # only so that a result is made; none is looked up and none is kept
+    "force_autograd_cache": True,
+    "bundled_autograd_cache": True,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Bundle:
+    """A compiled graph: AOTAutograd's result, pickled, and the kernels that its code asks for, by digest."""
+
+    entry: bytes
+    kernels: Mapping[str, bytes]
+
+
+class Bundled:
+    """A compiled graph that can be saved. Called as any."""
+
+    def __init__(self, compiled: Callable[..., Any], entry: Any, kernels: Mapping[str, str]) -> None:
+        self._compiled = compiled
+        self._entry = entry
+        self._kernels = dict(kernels)
+
+    def __call__(self, *args: Any) -> Any:
+        return self._compiled(*args)
+
+    def bundle(self) -> Bundle:
+        if self._entry is None:
+            raise _not_saveable("torch gave no result that can be saved", "None")
+        for output in (self._entry.compiled_fw, self._entry.compiled_bw):
+            if output is not None and getattr(output.result, "torchbind_constants", None):
+                raise _not_saveable("the graph holds objects of TorchScript", "torchbind")
+        try:
+            entry = pickle.dumps(self._entry)
+        except Exception as error:
+            raise _not_saveable("the compiled graph cannot be pickled", f"{type(error).__name__}: {error}") from error
+        made = {}
+        for key, path in self._kernels.items():
+            with open(path, "rb") as file:
+                made[key] = file.read()
+        return Bundle(entry, made)
+
+
+class BundlingBackend(torch._TorchCompileInductorWrapper):
+    """Inductor, whose results can be saved."""
+
+    def __call__(self, graph: Any, inputs: Sequence[Any]) -> Any:
+        with _bundling() as (entries, kernels):
+            compiled = super().__call__(graph, inputs)
+        return Bundled(compiled, entries[-1] if len(entries) == 1 else None, kernels)
+
+
+def bundling_backend(mode: str | None, options: dict[str, Any] | None) -> BundlingBackend:
+    return BundlingBackend("default" if mode is None and options is None else mode, options, True)
+
+
+@contextlib.contextmanager
+def _bundling() -> Iterator[tuple[list[Any], dict[str, str]]]:
+    """What AOTAutograd makes inside is handed over instead of going to torch's cache."""
+    entries: list[Any] = []
+    kernels: dict[str, str] = {}
+
+    def try_load(mod: Any, args: Any, aot_config: Any, *rest: Any, **options: Any) -> tuple[None, Any]:
+        info = AOTAutogradCacheInfo("anyshape", time.time_ns(), forward_symints=[])
+        return None, dataclasses.replace(aot_config, cache_info=info)
+
+    def save(key: str, entry: Any, remote: bool) -> None:
+        entry.pre_save()
+        entries.append(entry)
+
+    stock = CppPythonBindingsCodeCache.load_pybinding_async
+
+    def load_pybinding_async(argtypes: Sequence[str], main_code: str, *rest: Any, **options: Any) -> Callable[[], Any]:
+        future = stock(argtypes, main_code, *rest, **options)
+
+        def kernel() -> Any:
+            found = future()
+            kernels[_kernel_key(argtypes, main_code, options.get("kernel_code"))] = found.__self__.__file__
+            return found
+
+        return kernel
+
+    cache = autograd_cache.AOTAutogradCache
+    with (
+        functorch_config.patch(**{k: v for k, v in _BUNDLING.items() if hasattr(functorch_config, k)}),
+        mock.patch.object(cache, "try_load", staticmethod(try_load)),
+        mock.patch.object(cache, "save", staticmethod(save)),
+        # The program's own predicates say when it may be used.
+        mock.patch.object(cache, "generate_guards_expression", staticmethod(lambda *args: None)),
+        mock.patch.object(CppPythonBindingsCodeCache, "load_pybinding_async", staticmethod(load_pybinding_async)),
+    ):
+        yield entries, kernels
+
+
+def _kernel_key(argtypes: Sequence[str], code: str, more: str | None) -> str:
+    return hashlib.sha256(repr((list(argtypes), code, more or "")).encode()).hexdigest()
+
+
+def load(bundle: Bundle) -> Callable[..., Any]:
+    """The compiled graph of a bundle. The bytes have to be trusted: they are unpickled, and their code is run."""
+    with compile_lock, _loading(bundle.kernels):  # one at a time, and no frame is converted meanwhile
+        return deserialize_bundled_cache_entry(pickle.loads(bundle.entry))
+
+
+def _directory() -> str:
+    """Where code lies while this process runs; nobody else can write there."""
+    return _directory_of(os.getpid())  # a forked process has one of its own
+
+
+@functools.cache
+def _directory_of(pid: int) -> str:
+    made = tempfile.mkdtemp(prefix="anyshape-")
+    atexit.register(_remove, made, pid)
+    return made
+
+
+def _remove(directory: str, pid: int) -> None:
+    if os.getpid() == pid:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _loading(kernels: Mapping[str, bytes]) -> Iterator[None]:
+    thread = threading.get_ident()  # others may well compile in the meantime
+    stock_load, stock_build = CppPythonBindingsCodeCache.load_pybinding_async, CppBuilder.build
+
+    def load_pybinding_async(argtypes: Sequence[str], main_code: str, *rest: Any, **options: Any) -> Callable[[], Any]:
+        if threading.get_ident() != thread:
+            return stock_load(argtypes, main_code, *rest, **options)
+        key = _kernel_key(argtypes, main_code, options.get("kernel_code"))
+        if key not in kernels:
+            raise _incomplete(f"kernel {key[:16]}")
+        return functools.partial(_kernel, key, kernels[key])
+
+    def build(self: Any, *args: Any, **options: Any) -> None:
+        if threading.get_ident() != thread:
+            return stock_build(self, *args, **options)
+        raise _incomplete("C++ code")
+
+    environment = {"TORCHINDUCTOR_CACHE_DIR": _directory(), "TRITON_CACHE_DIR": os.path.join(_directory(), "triton")}
+    with (
+        mock.patch.dict(os.environ, environment),
+        inductor_config.patch(compile_threads=1),
+        functorch_config.patch(bundled_autograd_cache=True),
+        mock.patch.object(CppPythonBindingsCodeCache, "load_pybinding_async", staticmethod(load_pybinding_async)),
+        mock.patch.object(CppBuilder, "build", build),
+    ):
+        yield
+
+
+def _kernel(key: str, code: bytes) -> Any:
+    """A kernel from its machine code: mapped from a file that is gone when it has been."""
+    path = os.path.join(_directory(), f"{key}.so")
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o700)
+    with open(handle, "wb") as file:
+        file.write(code)
+    try:
+        return getattr(CppPythonBindingsCodeCache._load_library_inner(path, key), "kernel")  # noqa: B009
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _incomplete(what: str) -> ArtifactError:
+    return ArtifactError(
+        f"the artifact lacks {what} that its program needs, and loading compiles nothing",
+        fix="precompile it again",
+        code="AS050",
+    )
+
+
+def _not_saveable(what: str, value: str) -> ArtifactError:
+    fix = "f = anyshape.compile(fn) where it is used"
+    return ArtifactError(f"this cannot be precompiled: {what}", value=value[:200], fix=fix, code="AS056")

@@ -1,0 +1,158 @@
+"""The code of a captured call, away from the process that captured it.
+
+Owns Dynamo's bytecode as bytes: what takes the arguments apart, calls the compiled graph and puts the result together.
+The names that it looks up are written down with how they are found again; what cannot be found again is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import dis
+import importlib
+import inspect
+import marshal
+import pickle
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._dynamo import external_utils
+
+from anyshape.errors import ArtifactError
+
+_COMPILED = "__compiled_fn"
+_PLAIN = (int, float, bool, str, bytes, type(None), complex)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """Code, the names it looks up, and the defaults of the function that it stands for."""
+
+    code: bytes
+    names: Mapping[str, tuple[str, Any]]  # (compiled | module | live | pickled, how)
+    defaults: bytes
+    wrapped: str  # torch's own function around a module of torch's own: around the module, or around its call
+
+    @classmethod
+    def of(cls, code: types.CodeType, function: types.FunctionType) -> Frame:
+        """What `function` became. `code` is what Dynamo made of it."""
+        compiled = sorted(n for n in _names(code) if n.startswith(_COMPILED))
+        renamed = {name: f"{_COMPILED}_{i}" for i, name in enumerate(compiled)}
+        names = {renamed.get(n, n): _found_again(n, function) for n in sorted(_names(code))}
+        try:
+            defaults = pickle.dumps((function.__defaults__, function.__kwdefaults__))
+        except Exception as error:
+            raise _refused("a default of the function cannot be written to a file", str(error)) from error
+        text = marshal.dumps(_renamed(code, renamed))
+        return cls(text, names, defaults, _wrapped(function))
+
+    def function(self, compiled: Callable[..., Any], live: Any, name: str) -> types.FunctionType:
+        """The function again, with a compiled graph in its place. `live` is the callable that it was made from."""
+        code = marshal.loads(self.code)
+        scope = {n: _find(n, kind, how, compiled, live) for n, (kind, how) in self.names.items()}
+        closure: tuple[Any, ...] | None = None
+        if self.wrapped:
+            inner = live if self.wrapped == "module" else live.__call__
+            closure = tuple(types.CellType(inner) for _ in code.co_freevars)
+        elif code.co_freevars:
+            own = plain_function(live)
+            if own is None or own.__code__.co_freevars != code.co_freevars:
+                raise needs_live(f"the names {', '.join(code.co_freevars)} around the function")
+            closure = own.__closure__
+        positional, named = pickle.loads(self.defaults)
+        made = types.FunctionType(code, scope, name, positional, closure)
+        made.__kwdefaults__ = named
+        return made
+
+
+def _wrapped(function: types.FunctionType) -> str:
+    if function.__code__.co_filename != external_utils.__file__ or not function.__closure__:
+        return ""
+    return "module" if isinstance(function.__closure__[0].cell_contents, torch.nn.Module) else "call"
+
+
+def plain_function(value: Any) -> types.FunctionType | None:
+    """The Python function behind a function or a method."""
+    value = inspect.unwrap(value) if callable(value) else value
+    value = getattr(value, "__func__", value)
+    return value if isinstance(value, types.FunctionType) else None
+
+
+def fetcher(sources: Sequence[str]) -> Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[Any, ...]]:
+    """A function of the locals and globals of a call that gives the values at these sources."""
+    scope: dict[str, Any] = {}
+    try:
+        exec(f"def fetch(L, G):\n    return ({''.join(s + ', ' for s in sources)})", scope)
+    except SyntaxError as error:
+        raise _refused("an input of the graph cannot be reached from the arguments", str(sources)) from error
+    return scope["fetch"]  # type: ignore[no-any-return]
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    """The globals that code looks up, also code inside it."""
+    seen: set[str] = set()
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            raise _refused("it writes to a global", str(instruction.argval))
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            seen.add(str(instruction.argval))
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            seen.update(_names(constant))
+    yield from seen
+
+
+def _renamed(code: types.CodeType, names: Mapping[str, str]) -> types.CodeType:
+    """The names of compiled graphs carry a number that is another one in each process."""
+    return code.replace(
+        co_names=tuple(names.get(n, n) for n in code.co_names),
+        co_consts=tuple(_renamed(c, names) if isinstance(c, types.CodeType) else c for c in code.co_consts),
+    )
+
+
+def _found_again(name: str, function: types.FunctionType) -> tuple[str, Any]:
+    if name.startswith(_COMPILED):
+        return "compiled", None
+    own = function.__globals__
+    if name not in own:
+        return "builtin", None
+    value = own[name]
+    if isinstance(value, types.ModuleType):
+        return "module", value.__name__
+    if isinstance(value, _PLAIN):
+        return "pickled", pickle.dumps(value)
+    if name.startswith("__") and not name.endswith("__"):  # put there by Dynamo
+        try:
+            return "pickled", pickle.dumps(value)
+        except Exception as error:
+            raise _refused("the compiled call needs an object of this process", f"{name}: {error}") from error
+    return "live", None
+
+
+def _find(name: str, kind: str, how: Any, compiled: Any, live: Any) -> Any:
+    if kind == "compiled":
+        return compiled
+    if kind == "module":
+        return importlib.import_module(how)
+    if kind == "pickled":
+        return pickle.loads(how)
+    if kind == "builtin":
+        return getattr(importlib.import_module("builtins"), name)
+    own = plain_function(live) or plain_function(getattr(live, "forward", None))
+    if own is None or name not in own.__globals__:
+        raise needs_live(f"the global {name}")
+    return own.__globals__[name]
+
+
+def needs_live(what: str) -> ArtifactError:
+    return ArtifactError(
+        f"the artifact uses {what}, which is not inside it",
+        fix='anyshape.load("model.any", fn) with the function or module that it was made from',
+        code="AS055",
+    )
+
+
+def _refused(what: str, value: str) -> ArtifactError:
+    fix = "f = anyshape.compile(fn) where it is used"
+    return ArtifactError(f"this cannot be precompiled: {what}", value=value[:200], fix=fix, code="AS056")

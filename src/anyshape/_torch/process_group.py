@@ -1,0 +1,52 @@
+"""What ranks have in common.
+
+Owns the store of the default process group, and which modules belong to torch's distributed wrappers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch._dynamo.config as dynamo_config
+import torch.distributed as dist
+
+
+def store(prefix: str) -> Any:
+    """The default process group's store under a prefix; None where there is no process group."""
+    if not dist.is_available() or not dist.is_initialized():
+        return None
+    found = dist.distributed_c10d._get_default_store()
+    if hasattr(found, "clone"):  # a connection of its own, so that a heartbeat never waits behind another request
+        found = found.clone()
+    return dist.PrefixStore(prefix, found)
+
+
+def world_size() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
+@contextlib.contextmanager
+def whole_graphs() -> Iterator[None]:
+    """Inside DDP's forward torch would split graphs at its buckets, and convert frames by a way of its own."""
+    with dynamo_config.patch(optimize_ddp=False):
+        yield
+
+
+def inner_of(module: Any) -> Any:
+    """The module whose forward is compiled for one that DDP or FSDP2 looks after; None for any other."""
+    if not isinstance(module, torch.nn.Module):
+        return None
+    if isinstance(module, torch.nn.parallel.DistributedDataParallel):
+        return module.module
+    try:
+        from torch.distributed.fsdp import FSDPModule
+    except ImportError:
+        return None
+    return module if isinstance(module, FSDPModule) else None

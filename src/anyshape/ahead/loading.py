@@ -1,0 +1,78 @@
+"""`anyshape.load`: a callable from a file of programs.
+
+Owns the way from a file to a callable. It imports nothing that captures or compiles: a process that only serves is not
+to wait for a compiler's modules.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from anyshape._torch import environment
+from anyshape.ahead import sources
+from anyshape.ahead import weights as embedded
+from anyshape.ahead.served import ServedFunction, ServedModule, Serving
+from anyshape.ahead.serving import Dispatcher
+from anyshape.ahead.stored import Stored
+from anyshape.artifact import container, manifest, opening, storage
+from anyshape.declaration import Declaration
+from anyshape.declaration.options import read_word
+from anyshape.door import Door
+from anyshape.errors import ArtifactError
+
+
+def load(
+    url: Any,
+    fn: Any = None,
+    *,
+    key: Any = None,
+    trust: bool = False,
+    on_new_behavior: str = "error",
+) -> Any:
+    """A callable from a file that `Artifact.save` wrote. Nothing is captured or compiled, now or later.
+
+    `url` is a path or any URL that fsspec knows, or an `Artifact`.
+    `fn` is the function or module that it was made from; a module's live weights are used. Loading runs code that is in
+    the file: it is checked with `key`, or believed with `trust=True`. A call that no program serves raises
+    `NewBehaviourError`, or runs `fn` with `on_new_behavior="eager"`.
+    """
+    read_word("on_new_behavior", on_new_behavior, ("error", "eager"))
+    if hasattr(url, "pack"):  # an Artifact of this process
+        where, data, trust = "<artifact>", url.pack(), True
+    else:
+        where, data = os.fspath(url), storage.read(url)
+    contents = opening.open_bytes(data, where=where, key=key, trusted=trust, here=environment.here())
+    return from_contents(contents, fn, where=where, on_new_behavior=on_new_behavior)
+
+
+def from_contents(contents: container.Contents, fn: Any, *, where: str, on_new_behavior: str = "error") -> Any:
+    """A callable from a file that has been checked and is trusted."""
+    facts = contents.manifest
+    if fn is not None:
+        manifest.check_source(facts, sources.digests(fn), where)
+    elif facts["weights"] == "embed":
+        fn = embedded.skeleton(contents.members)
+    if on_new_behavior == "eager" and (fn is None or facts["weights"] == "embed"):
+        what = 'on_new_behavior="eager" runs the original, and the file does not have it'
+        raise ArtifactError(what, where=where, fix=f'anyshape.load("{where}", fn, ...)', code="AS055")
+    programs = [Stored.read(contents.members, f"programs/{i}") for i in range(len(facts["programs"]))]
+    owner = fn if isinstance(fn, torch.nn.Module) else getattr(fn, "__self__", None)
+    dispatcher = Dispatcher(fn, owner, owner if isinstance(owner, torch.nn.Module) else None)
+    for program in programs:
+        dispatcher.add(program)
+    eagerly = fn if on_new_behavior == "eager" else None
+    serving = Serving(dispatcher, facts, door=_door(facts["declaration"], dispatcher), eagerly=eagerly)
+    return ServedModule(serving, fn) if isinstance(fn, torch.nn.Module) else ServedFunction(serving, fn)
+
+
+def _door(words: Mapping[str, Any], dispatcher: Dispatcher) -> Door | None:
+    if not words:
+        return None
+    program = dispatcher.programs[0]
+    signature = inspect.signature(program.run)
+    return Door(Declaration.parse(**words, signature=signature), signature, dispatcher.owner)

@@ -1,0 +1,165 @@
+"""Compile on one rank.
+
+Owns `distributed="one-rank"`: for a call that no program serves it looks at what other ranks have made since, and only
+then one rank captures and compiles, and pins the program up for all. A rank waits for others for a bounded time, and
+what cannot be shared is compiled by each rank itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from anyshape._torch import environment, process_group
+from anyshape.ahead import sources
+from anyshape.ahead.agreement import Board, DirectoryBoard, Lease, StoreBoard, UrlBoard
+from anyshape.ahead.making import Workshop
+from anyshape.ahead.serving import Dispatcher
+from anyshape.ahead.stored import Stored
+from anyshape.artifact import container, manifest, opening
+from anyshape.door import Door
+from anyshape.engine import Engine
+from anyshape.errors import ArtifactError, FallbackWarning
+
+PATIENCE = "ANYSHAPE_PATIENCE"  # seconds without a sign of life after which a rank that compiles is taken for dead
+_LONGEST = 20.0  # times the patience that a rank waits for others before it helps itself
+_LOCAL = "local"  # pinned up in the place of a program: this callable cannot be shared
+
+
+class OneRank:
+    """The shared programs of one callable."""
+
+    def __init__(
+        self,
+        live: Any,
+        engine: Engine,
+        *,
+        door: Door | None,
+        mode: str | None,
+        options: dict[str, Any] | None,
+        artifacts: str | None,
+        patience: float | None = None,
+    ) -> None:
+        self._live, self._engine, self._door, self._artifacts = live, engine, door, artifacts
+        self._workshop = functools.cache(lambda: Workshop(live, door=door, mode=mode, options=options))
+        self._options = [mode, options]
+        owner = live if isinstance(live, torch.nn.Module) else getattr(live, "__self__", None)
+        self._dispatcher = Dispatcher(live, owner, owner if isinstance(owner, torch.nn.Module) else None)
+        self._patience = float(os.environ.get(PATIENCE, "60")) if patience is None else patience
+        self._seen: set[str] = set()
+        self._local = ""  # why this callable is compiled by each rank itself
+        self._lock = threading.RLock()
+        self.compiles = 0  # made by this rank
+
+    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """`call`, taken only for what is not shared."""
+
+        @functools.wraps(call, updated=())
+        def shared(*args: Any, **kwargs: Any) -> Any:
+            run = self._dispatcher.find(args, kwargs)
+            if run is None and not self._local:
+                run = self._agree(args, kwargs)
+            return call(*args, **kwargs) if run is None else run(*args, **kwargs)
+
+        return shared
+
+    # -- agreeing ----------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _key(self) -> str:
+        declaration = {} if self._door is None else self._door.declaration.json()
+        # Ranks on other machines may need other code: they agree among themselves.
+        return manifest.key_of(sources.digests(self._live), declaration, environment.here(), self._options)
+
+    @functools.cached_property
+    def _board(self) -> Board | None:
+        if self._artifacts is not None:
+            place = f"{self._artifacts.rstrip('/')}/{self._key[:32]}"
+            return UrlBoard(place) if "://" in place else DirectoryBoard(place)
+        store = process_group.store(f"anyshape/{self._key}")
+        if store is not None:
+            return StoreBoard(store)
+        if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+            return None  # there is nobody to share with
+        raise ArtifactError(
+            'distributed="one-rank" needs something through which ranks agree, and there is no process group',
+            where=f"rank {os.environ.get('RANK', '?')} of {os.environ['WORLD_SIZE']}",
+            fix='torch.distributed.init_process_group() before the first call, or artifacts="/a/shared/directory"',
+            code="AS057",
+        )
+
+    def _agree(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
+        """What serves a call that nothing served: made by another rank, or by this one; None for the rank's own way."""
+        with self._lock:
+            board = self._board
+            if board is None:
+                return None
+            lease = Lease(board, patience=self._patience)
+            until = time.monotonic() + _LONGEST * self._patience
+            pause = 0.01
+            while True:
+                run = self._look(board, args, kwargs)
+                if run is not None or self._local:
+                    return run
+                if lease.take():
+                    with lease.hold():
+                        # Another rank may have pinned it up between the look and the lease.
+                        return self._look(board, args, kwargs) or self._make(board, args, kwargs)
+                if time.monotonic() > until:
+                    warnings.warn("ranks that compile take too long: this one helps itself", FallbackWarning, 4)
+                    return None
+                time.sleep(pause)
+                pause = min(pause * 1.5, 0.25)
+
+    def _look(self, board: Board, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
+        """Load what others have pinned up since the last look."""
+        for name in board.names():
+            if name not in self._seen:
+                self._seen.add(name)
+                contents = opening.open_bytes(
+                    board.fetch(name), where=f"program {name} of another rank", trusted=True, here=environment.here()
+                )
+                if contents.manifest["weights"] == _LOCAL:
+                    self._keep_local(contents.manifest["programs"][0]["behaviour"])
+                else:
+                    self._dispatcher.add(Stored.read(contents.members, "programs/0"))
+                    self._engine.loaded = self._dispatcher.programs
+        return self._dispatcher.find(args, kwargs)
+
+    def _make(self, board: Board, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
+        """Capture and compile for all ranks."""
+        try:
+            made = self._workshop().make(args, kwargs)
+        except ArtifactError as error:
+            board.publish(self._packed(_LOCAL, [{"behaviour": error.what}], {}))
+            self._keep_local(error.what)
+            return None
+        self.compiles += len(made)
+        for program in made:
+            board.publish(self._packed("live", [program.summary()], program.members("programs/0")))
+        return self._look(board, args, kwargs)
+
+    def _packed(self, weights: str, programs: list[dict[str, Any]], members: dict[str, bytes]) -> bytes:
+        facts = manifest.compose(
+            name=str(getattr(self._live, "__qualname__", type(self._live).__name__)),
+            environment={**environment.here(), "device": environment.here()["device"].split(", ")[-1]},
+            source={},
+            declaration={},
+            weights=weights,
+            programs=programs,
+            key=self._key,
+        )
+        return container.pack(json.loads(json.dumps(facts)), members)
+
+    def _keep_local(self, reason: str) -> None:
+        if not self._local:
+            self._local = reason
+            warnings.warn(f"each rank compiles for itself: {reason}", FallbackWarning, 4)

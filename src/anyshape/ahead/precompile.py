@@ -1,0 +1,152 @@
+"""`anyshape.precompile` and `anyshape.load`.
+
+Owns the artifact: what was made from a callable and its calls, saved as one file, and a callable again from a file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from anyshape._torch import environment, modules
+from anyshape.ahead import sources
+from anyshape.ahead import weights as embedded
+from anyshape.ahead.covering import cover_all
+from anyshape.ahead.making import Workshop
+from anyshape.ahead.stored import Stored
+from anyshape.artifact import container, manifest, storage, trust
+from anyshape.compiler import CompiledFunction, declared_door
+from anyshape.declaration.options import read_word
+
+Call = tuple[Sequence[Any], Mapping[str, Any]]
+
+
+class Artifact:
+    """Programs of one callable, ready to be saved."""
+
+    def __init__(self, facts: Mapping[str, Any], members: Mapping[str, bytes], programs: Sequence[Stored]) -> None:
+        self.manifest = dict(facts)
+        self._members = dict(members)
+        self._stored = tuple(programs)
+
+    @property
+    def key(self) -> str:
+        """Of what it was made from: source, calls, declaration and environment. The same in every process."""
+        return str(self.manifest["key"])
+
+    @property
+    def programs(self) -> tuple[Any, ...]:
+        """What is inside, as `f.programs` says it."""
+        return tuple(s.view for s in self._stored)
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """The captured graph of each program as text. The same in every process."""
+        return tuple(s.graph for s in self._stored)
+
+    def pack(self, *, key: Any = None) -> bytes:
+        """The bytes of the file, signed if there is a key."""
+        return container.pack(self.manifest, self._members, sign=trust.signer(key))
+
+    def save(self, url: str | os.PathLike[str], *, key: Any = None) -> None:
+        """Write it, all of it or nothing, to a path or any URL that fsspec knows; signed if there is a key."""
+        storage.write(url, self.pack(key=key))
+
+    def __repr__(self) -> str:
+        return f"<anyshape artifact of {self.manifest['name']}: {len(self._stored)} programs, key {self.key[:12]}>"
+
+
+def precompile(
+    fn: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    calls: Sequence[Call | Sequence[Any]] = (),
+    shapes: Any = None,
+    where: Any = None,
+    layout: Any = None,
+    hints: Any = None,
+    specialize: Any = None,
+    semantics: Any = "eager",
+    cover: bool = False,
+    weights: str = "live",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> Artifact:
+    """Compile a function or module now, for a process that never compiles.
+
+    The call `fn(*args, **kwargs)` is captured, and so is each of `calls` (tuples of arguments, or pairs of arguments
+    and keywords): every behaviour among them gets a program, and none of them is run. Under `torch.no_grad()` the
+    programs are for inference, else forward and backward are compiled. `cover=True` finds further calls by itself until
+    the programs cover all sizes that the declaration allows. `specialize` names sizes that get code of their own
+    (`["batch == 1"]`) where a call has them.
+    `weights="embed"` puts the parameters into the file.
+    """
+    read_word("weights", weights, ("live", "embed"))
+    if modules.is_compiled(fn):
+        fn = fn._orig_mod
+    elif isinstance(fn, CompiledFunction):
+        fn = fn._function
+    words = {"shapes": shapes, "where": where, "layout": layout, "hints": hints, "specialize": specialize}
+    door = declared_door(fn, {**words, "semantics": semantics, "on_new_behavior": "compile"})
+    clauses = door.declaration.specialize if door is not None and not isinstance(specialize, str) else "never"
+    workshop = Workshop(fn, door=door, specialize=clauses, mode=mode, options=options)
+    made: list[Call] = [_call(c) for c in ((args, kwargs or {}), *calls)]
+    for given, named in made:
+        workshop.make(given, named)
+    if cover:
+        made += cover_all(workshop, made)
+    programs = workshop.finish()
+    members: dict[str, bytes] = {}
+    for i, program in enumerate(programs):
+        members.update(program.members(f"programs/{i}"))
+    if weights == "embed":
+        members.update(embedded.members(fn))
+    declaration = {} if door is None else door.declaration.json()
+    needs = environment.needed(_devices(fn, made))
+    source = sources.digests(fn)
+    key = manifest.key_of(source, declaration, needs, weights, mode, options, [_text(c) for c in made])
+    facts = manifest.compose(
+        name=_name(fn),
+        environment=needs,
+        source=source,
+        declaration=declaration,
+        weights=weights,
+        programs=[p.summary() for p in programs],
+        key=key,
+    )
+    return Artifact(facts, members, programs)
+
+
+def _call(given: Any) -> Call:
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Mapping):
+        return tuple(given[0]), dict(given[1])
+    return tuple(given), {}
+
+
+def _text(call: Call) -> str:
+    def leaf(value: Any) -> str:
+        if isinstance(value, torch.Tensor):
+            return f"{value.dtype} {tuple(value.shape)} {value.stride()} {value.device.type} {value.requires_grad}"
+        return repr(value)
+
+    from anyshape._torch import trees
+
+    return f"{trees.map_leaves(leaf, call)} {torch.is_grad_enabled()}"
+
+
+def _devices(fn: Any, calls: Sequence[Call]) -> set[str]:
+    from anyshape._torch import trees
+
+    found = [t for t in trees.leaves(list(calls)) if isinstance(t, torch.Tensor)]
+    if isinstance(fn, torch.nn.Module):
+        found += [*fn.parameters(), *fn.buffers()]
+    return {t.device.type for t in found}
+
+
+def _name(fn: Any) -> str:
+    named = type(fn) if isinstance(fn, torch.nn.Module) else fn
+    return str(getattr(named, "__qualname__", named))

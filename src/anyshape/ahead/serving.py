@@ -1,0 +1,179 @@
+"""Programs that were loaded, and which of them serves a call.
+
+Owns dispatch without Dynamo: the form of a call, then the sizes it is admitted for, then the program; a call that was
+seen before is a lookup. Nothing is captured and nothing compiled here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from anyshape import assertions
+from anyshape._torch import bundles, forms, frames, python_code, raised, records
+from anyshape.ahead.stored import Stored
+from anyshape.dispatch import Admission
+from anyshape.errors import NewBehaviourError
+from anyshape.programs import Program, Variant
+
+MOST_KEYS = 100_000
+
+
+class Loaded:
+    """A program of a file, loaded for a live callable."""
+
+    def __init__(self, stored: Stored, live: Any, owner: Any) -> None:
+        self.stored = stored
+        self.calls = 0
+        self._variant_calls = [0] * len(stored.variants)
+        self._owner = owner
+        recording = records.restored(dict(stored.recording))
+        self.admission = Admission(recording, stored.inputs)
+        self.admission.known.update(stored.known)
+        check = assertions.checker(recording, list(stored.numbers)) if stored.numbers else None
+        self.function = stored.frame.function(self._graph(check), live, stored.view.name)
+        self._signature = inspect.signature(self.function)
+        self._fetch = frames.fetcher([i.source for i in stored.inputs])
+        own = frames.plain_function(live) or frames.plain_function(getattr(live, "forward", None))
+        self._globals: Mapping[str, Any] = own.__globals__ if own is not None else {}
+        self._around = dict(zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True))
+        paths = {leaf.path for leaf in stored.form.leaves}
+        # Sizes of what is no argument are in no key, and memory is shared or not from call to call.
+        self.asks_always = stored.apart or any(i.source not in paths for i in stored.inputs)
+        self.run: Callable[..., Any] = self.function if owner is None else self.function.__get__(owner)
+
+    def refusal(self, args: Sequence[Any], kwargs: Mapping[str, Any], training: bool | None) -> str | None:
+        """Why it does not serve a call; None where it does."""
+        given = args if self._owner is None else (self._owner, *args)
+        try:
+            bound = self._signature.bind(*given, **kwargs)
+        except TypeError as error:
+            return str(error)
+        bound.apply_defaults()
+        leave = [next(iter(bound.arguments))] if self._owner is not None and not self.stored.frame.wrapped else []
+        try:
+            form = forms.form(bound.arguments, leave=leave, training=training)
+        except forms.Unknown as error:
+            return f"{error} is neither a tensor nor a plain value"
+        difference = self.stored.form.differs(form)
+        if difference is not None:
+            return difference
+        local = {**bound.arguments, **{name: cell.cell_contents for name, cell in self._around.items()}}
+        values = self._fetch(local, self._globals)
+        if not self.admission(*values):
+            last = self.admission.last
+            return "its sizes are not admitted" if last is None else f"it needs {last.text}"
+        if self.stored.apart and forms.overlap(_leaves(form, local)):
+            return "arguments share memory, and it writes to one of them"
+        return None
+
+    def view(self) -> Program:
+        variants = zip(self.stored.variants, self._variant_calls, strict=True)
+        made = tuple(Variant(v.text, calls, 0.0) for v, calls in variants)
+        return dataclasses.replace(
+            self.stored.view, calls=self.calls, variants=made, classes=self.admission.classes, verify_seconds=0.0
+        )
+
+    def _graph(self, check: Callable[[Any], None] | None) -> Callable[..., Any]:
+        """The compiled graph with all that stands around it. Code is mapped when it is first called."""
+        stored = self.stored
+        general = _AtFirstCall(stored.general)
+        compiled = self._with_variants(general) if stored.variants else general
+        if stored.out_of_bounds:
+            compiled = raised.as_index_error(compiled)
+        if stored.restore is not None:
+            compiled = stored.restore(compiled)
+        inner = compiled
+
+        def run(*args: Any) -> Any:
+            self.calls += 1
+            if check is not None:
+                check(args)
+            return inner(*args)
+
+        return run
+
+    def _with_variants(self, general: Callable[..., Any]) -> Callable[..., Any]:
+        key = python_code.key_function(self.stored.key_parts)
+        known = {v.key: (i, _AtFirstCall(v.bundle)) for i, v in enumerate(self.stored.variants)}
+
+        def run(*args: Any) -> Any:
+            found = known.get(key(args))
+            if found is None:
+                return general(*args)
+            self._variant_calls[found[0]] += 1
+            return found[1](*args)
+
+        return run
+
+
+class _AtFirstCall:
+    """The code of a bundle, loaded when it is first called: the first answer does not wait for the rest."""
+
+    def __init__(self, bundle: bundles.Bundle) -> None:
+        self._bundle = bundle
+        self._lock = threading.Lock()
+        self._run: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        run = self._run
+        if run is None:
+            with self._lock:
+                run = self._run = self._run or bundles.load(self._bundle)
+        return run(*args)
+
+
+def _leaves(form: forms.Form, local: Mapping[str, Any]) -> tuple[Any, ...]:
+    return frames.fetcher([leaf.path for leaf in form.leaves])(local, {})
+
+
+class Dispatcher:
+    """The programs of a callable. `find` gives the one that serves a call."""
+
+    def __init__(self, live: Any, owner: Any, module: Any = None) -> None:
+        self.live, self.owner, self.module = live, owner, module
+        self.programs: list[Loaded] = []
+        self.fallbacks: dict[str, int] = {}
+        self._known: dict[Any, Loaded] = {}
+
+    def add(self, stored: Stored) -> Loaded:
+        loaded = Loaded(stored, self.live, None if stored.frame.wrapped else self.owner)
+        self.programs = [*self.programs, loaded]
+        return loaded
+
+    def find(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
+        """What serves a call; None where nothing does."""
+        training = None if self.module is None else self.module.training
+        key = forms.key(args, kwargs, training)
+        found = self._known.get(key) if key is not None else None
+        if found is not None and not (found.asks_always and found.refusal(args, kwargs, training)):
+            return found.run
+        for program in self.programs:
+            if program is not found and program.refusal(args, kwargs, training) is None:
+                if key is not None:
+                    if len(self._known) >= MOST_KEYS:
+                        self._known.clear()
+                    self._known[key] = program
+                return program.run
+        return None
+
+    def new_behaviour(self, args: Sequence[Any], kwargs: Mapping[str, Any], name: str) -> NewBehaviourError:
+        """What tells a call from the program that comes nearest to serving it."""
+        training = None if self.module is None else self.module.training
+        reasons = [(p, p.refusal(args, kwargs, training) or "") for p in self.programs]
+        # One that differs in a size alone is nearer than one for other arguments.
+        nearest = min(reasons, key=lambda r: (not r[1].startswith("it needs"), -r[0].calls), default=None)
+        if nearest is None:
+            return NewBehaviourError(f"the artifact has no program of {name}", fix="precompile it with a call")
+        program, reason = nearest
+        view = program.view()
+        asked = next((p for p in view.predicates if reason == f"it needs {p.text}"), None)
+        return NewBehaviourError(
+            f"no program of {view.name} in the artifact serves this call, and nothing is compiled here",
+            where=f"{asked.file}:{asked.line}" if asked is not None else f"{view.file}:{view.line}",
+            value=f"the nearest program is for {view.behaviour}; {reason}",
+            fix='anyshape.precompile(fn, args, calls=[...]) with such a call, or on_new_behavior="eager"',
+        )

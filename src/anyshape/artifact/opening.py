@@ -1,0 +1,29 @@
+"""Opening a file of programs.
+
+Owns the order of the checks: the limits, the digest of the whole file, the signature, the form of the manifest, every
+member's digest, and what the file was made for. Only then is there anything to unpickle, import or map.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from anyshape.artifact import container, manifest, storage, trust
+from anyshape.artifact.container import Contents
+
+
+def open_file(
+    url: str | os.PathLike[str], *, key: Any = None, trusted: bool = False, here: Mapping[str, str]
+) -> Contents:
+    """A file at a path or URL, checked from end to end."""
+    return open_bytes(storage.read(url), where=os.fspath(url), key=key, trusted=trusted, here=here)
+
+
+def open_bytes(data: bytes, *, where: str, key: Any = None, trusted: bool = False, here: Mapping[str, str]) -> Contents:
+    """The same of bytes that are at hand."""
+    contents = container.unpack(data, where=where, check=trust.checker(key, trust=trusted, where=where))
+    manifest.check_form(contents.manifest, where)
+    manifest.check_environment(contents.manifest, here, where)
+    return contents

@@ -1,0 +1,155 @@
+"""Whose artifacts are loaded.
+
+Owns signatures (HMAC-SHA-256 with a secret of yours, or Ed25519 with a pair of keys) and the directories that are
+trusted. An artifact holds code that runs with all your rights when it is loaded: a file without a signature that you
+can check is refused unless you say otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import stat
+from collections.abc import Callable
+from typing import Any, Final
+
+from anyshape.errors import ArtifactError, missing
+
+VARIABLE: Final = "ANYSHAPE_TRUSTED"  # directories, separated as in PATH
+SHORTEST_KEY: Final = 16
+_HMAC: Final = b"hmac-sha256:"
+_ED25519: Final = b"ed25519:"
+
+
+def signer(key: Any) -> Callable[[bytes], bytes] | None:
+    """What signs with `key`: bytes for HMAC, an Ed25519PrivateKey of `cryptography`; None for no key."""
+    if key is None:
+        return None
+    if isinstance(key, (bytes, bytearray)):
+        secret = _secret(key)
+        return lambda signed: _HMAC + hmac.new(secret, signed, hashlib.sha256).digest()
+    private = _ed25519("Ed25519PrivateKey")
+    if not isinstance(key, private):
+        raise _not_a_key(key, "an Ed25519PrivateKey")
+    return lambda signed: _ED25519 + key.sign(signed)
+
+
+def checker(key: Any, *, trust: bool, where: str) -> Callable[[bytes, bytes], None]:
+    """What is asked of a signature before anything else of a file is believed."""
+    if key is None:
+        return lambda signed, signature: _require_trust(where, trust=trust, signature=signature)
+    if isinstance(key, (bytes, bytearray)):
+        secret = _secret(key)
+
+        def check(signed: bytes, signature: bytes) -> None:
+            expected = _HMAC + hmac.new(secret, signed, hashlib.sha256).digest()
+            if not hmac.compare_digest(expected, signature):
+                raise _not_signed(where, signature)
+
+        return check
+    if not isinstance(key, _ed25519("Ed25519PublicKey")):
+        raise _not_a_key(key, "an Ed25519PublicKey")
+
+    def check_pair(signed: bytes, signature: bytes) -> None:
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            if not signature.startswith(_ED25519):
+                raise InvalidSignature
+            key.verify(signature[len(_ED25519) :], signed)
+        except InvalidSignature:
+            raise _not_signed(where, signature) from None
+
+    return check_pair
+
+
+def kind(signature: bytes) -> str:
+    """What a signature says it is; nothing has been checked."""
+    for prefix in (_HMAC, _ED25519):
+        if signature.startswith(prefix):
+            return prefix.decode().rstrip(":")
+    return "unknown" if signature else "none"
+
+
+def is_trusted(path: str) -> bool:
+    """Whether a local file lies in a directory that is trusted, and that nobody else may write to."""
+    real = os.path.realpath(path)
+    for directory in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+        trusted = os.path.realpath(directory)
+        if os.path.commonpath([trusted, real]) == trusted and real != trusted and _is_mine(trusted, real):
+            return True
+    return False
+
+
+def _is_mine(trusted: str, real: str) -> bool:
+    """Whether the file and every directory from the trusted one down to it are closed to others."""
+    if not hasattr(os, "getuid"):
+        return True
+    while True:
+        try:
+            status = os.stat(real)
+        except OSError:
+            return False
+        if status.st_uid not in (os.getuid(), 0) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return False
+        if real == trusted:
+            return True
+        real = os.path.dirname(real)
+
+
+def _require_trust(where: str, *, trust: bool, signature: bytes) -> None:
+    if trust or is_trusted(where):
+        return
+    what = "is not signed" if not signature else "is signed, and no key was given to check it with"
+    raise ArtifactError(
+        f"the artifact holds code, and it {what}",
+        where=where,
+        value=f"signature: {kind(signature)}",
+        fix=f'anyshape.load(url, key=...), or trust=True if you made it yourself, or {VARIABLE}="{_parent(where)}"',
+        code="AS053",
+    )
+
+
+def _parent(where: str) -> str:
+    return os.path.dirname(os.path.abspath(where)) if "://" not in where else "a directory of yours"
+
+
+def _not_signed(where: str, signature: bytes) -> ArtifactError:
+    return ArtifactError(
+        "the artifact is not signed with this key",
+        where=where,
+        value=f"signature: {kind(signature)}",
+        fix="load it with the key that it was saved with, or fetch it from where you trust",
+        code="AS053",
+    )
+
+
+def _secret(key: bytes | bytearray) -> bytes:
+    if len(key) < SHORTEST_KEY:
+        raise ArtifactError(
+            "the key is too short to keep a secret",
+            where="key",
+            value=f"{len(key)} bytes",
+            fix="key=secrets.token_bytes(32), kept where only you can read it",
+            code="AS007",
+        )
+    return bytes(key)
+
+
+def _not_a_key(key: Any, wanted: str) -> ArtifactError:
+    return ArtifactError(
+        f"a key is bytes, for HMAC-SHA-256, or {wanted} of cryptography",
+        where="key",
+        value=type(key).__name__,
+        fix='key=pathlib.Path("secret.key").read_bytes()',
+        code="AS007",
+    )
+
+
+def _ed25519(name: str) -> Any:
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError as error:
+        raise missing("cryptography", needed_for="a key that is not bytes", extra="sign") from error
+    return getattr(ed25519, name)
