@@ -28,6 +28,8 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "AS022": "a layout is not the declared one",
         "AS023": "what a program assumes of a size does not hold",
         "AS024": "a branch on a size that may not be asked about",
+        "AS050": "a program cannot be exported for all sizes",
+        "AS051": "no program of an exported package serves a call",
         "AS060": "the doctor cannot examine this",
     }
 )
@@ -130,6 +132,12 @@ class BranchError(Error, RuntimeError):
     """Oblivious semantics: the user's own code branches on a size that may not be asked about."""
 
     default_code = "AS024"
+
+
+class ExportError(Error, RuntimeError):
+    """A function or module cannot be exported as one program for all sizes."""
+
+    default_code = "AS050"
 
 
 class DoctorError(Error, ValueError):

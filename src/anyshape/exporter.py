@@ -1,0 +1,179 @@
+"""`anyshape.export`.
+
+Owns how an exported program is made: the ways to trace, the sizes that it is right for, what is refused. How torch is
+made to trace so, and what the program looks like at the end, are the seams' affair.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import linecache
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sympy
+
+from anyshape import ops
+from anyshape._torch import capture, exported, exporting
+from anyshape.boundaries import Limit, limits
+from anyshape.compiler import declared_words
+from anyshape.declaration import Declaration
+from anyshape.declaration.options import read_word
+from anyshape.door import Door
+from anyshape.engine import attempts
+from anyshape.errors import ExportError
+from anyshape.oblivious import Refused
+from anyshape.recording import Recording, describe_source
+
+
+@dataclasses.dataclass(frozen=True)
+class Traced:
+    """An exported program, and what it needs of sizes."""
+
+    program: Any
+    recording: Recording | None
+    limits: tuple[Limit, ...]
+
+
+def export(
+    model: Any,
+    args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None,
+    *,
+    shapes: Any = None,
+    where: Any = None,
+    semantics: Any = "eager",
+    behaviors: Any = "one",
+) -> Any:
+    """Export a module or function once for every size: a `torch.export.ExportedProgram`.
+
+    Every dim that is not declared static is an unbacked symbol from 0 on, and all that the program needs of sizes is
+    asserted in its graph, so a call that it is not right for raises. `shapes`, `where` and `semantics` are those of
+    `anyshape.compile`. Where your code acts on a size in more than one way the export is refused, showing the branch;
+    `behaviors="all"` exports every way and gives a package that picks the right one at each call.
+    """
+    word = read_word("behaviors", behaviors, ("one", "all"))
+    exporter = Exporter(model, shapes=shapes, where=where, semantics=semantics)
+    if word == "all":
+        from anyshape.exported_behaviors import export_all
+
+        return export_all(exporter, args, kwargs or {})
+    traced = exporter.trace(args, kwargs or {})
+    exporter.refuse_branches(traced)
+    return exporter.finish(traced)
+
+
+class Exporter:
+    """One callable and what is declared of it."""
+
+    def __init__(self, model: Any, *, shapes: Any, where: Any, semantics: Any) -> None:
+        if not callable(model):
+            what = f"anyshape.export takes a function or a module, not {type(model).__name__}"
+            raise ExportError(what, value=repr(model)[:80], fix="anyshape.export(model, args)", code="AS003")
+        self.module = exporting.as_module(model)
+        self.name = getattr(model, "__qualname__", type(model).__name__)
+        try:
+            signature = inspect.signature(self.module.forward)
+        except (TypeError, ValueError):
+            signature = None
+        words = declared_words({"shapes": shapes, "where": where, "semantics": semantics})
+        self.door = Door(Declaration.parse(**words, signature=signature), signature, self.module)
+        self.names: list[str] = []
+
+    def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+        """The program for the behaviour of this example."""
+        if not isinstance(args, tuple):
+            what = f"args is the tuple of the positional arguments, and this is {type(args).__name__}"
+            raise ExportError(what, fix="anyshape.export(model, (x,))", code="AS007")
+        args, kwargs = exporting.dense((args, kwargs))
+        self.names = exporting.input_names(self.module, args, kwargs)
+        traced: Traced = self.door.around(self._trace)(*args, **kwargs)
+        return traced
+
+    def _trace(self, *args: Any, **kwargs: Any) -> Traced:
+        error: BaseException | None = None
+        for begin in attempts(self.door, top=True, describe=self._describe):
+            try:
+                program, recording = exporting.trace(
+                    self.module, args, kwargs, begin=begin, rules=ops.RULES, oblivious_rules=ops.OBLIVIOUS_RULES
+                )
+            except Refused as refused:
+                raise refused.error from None
+            except (capture.Retrace, Exception) as failed:
+                error = error or failed
+                continue
+            if recording is None:
+                return Traced(program, None, ())
+            found = limits(recording)
+            if all(limit.fact.xreplace(recording.actuals) == sympy.true for limit in found):
+                return Traced(program, recording, tuple(found))
+        if error is None or isinstance(error, capture.Retrace):
+            raise ExportError(
+                f"no graph of {self.name} is right for the sizes of the example",
+                value=str(error) if error is not None else None,
+                fix="anyshape.compile(model), which runs such calls eagerly",
+            )
+        raise error
+
+    def _describe(self, source: str) -> str:
+        """A source of the capture in the words of the user: torch traces a function of the flat arguments."""
+        text = describe_source(source)
+        match = re.match(r"flat_args\[(\d+)\]", text)
+        return text if match is None else self.names[int(match[1])] + text[match.end() :]
+
+    def refuse_branches(self, traced: Traced) -> None:
+        """Where the program is for one of several ways that the user's code has."""
+        recording = traced.recording
+        for limit in traced.limits:
+            assert recording is not None
+            pinned = _pins(limit.fact)
+            if limit.asked_by == "user":
+                what = f"your code asks {recording.text(limit.fact)}, and one program cannot answer for all sizes"
+            elif pinned:
+                what = f"the graph is another one for every {recording.text(pinned)}"
+            else:
+                continue
+            claim, shapes = recording.in_names(limit.fact)
+            ways = {
+                f'{shapes}where=["{claim}"]': "if that always holds",
+                "torch.cond(pred, yes, no, args)": "both ways in one program",
+                'behaviors="all"': "a program for each way, in one package",
+            }
+            width = max(map(len, ways))
+            raise ExportError(
+                what,
+                where=_with_code(limit.where),
+                value=f"the example has {_sizes(recording, limit.fact)}",
+                fix="\n".join(f"{way:<{width}}  {means}" for way, means in ways.items() if not pinned or "cond" not in way),
+            )
+
+    def finish(self, traced: Traced) -> Any:
+        """The program as people get it."""
+        if traced.recording is None:
+            return traced.program
+        text = traced.recording.text
+        found = [exported.Assertion(x.fact, text(x.fact), x.where) for x in traced.limits]
+        return exported.finish(traced.program, traced.recording, found)
+
+
+def _pins(fact: sympy.Basic) -> sympy.Basic | None:
+    """The size that a fact ties to a number beyond 0 and 1."""
+    if isinstance(fact, sympy.Eq):
+        for size, number in (fact.args, fact.args[::-1]):
+            if size.is_Symbol and number.is_Integer and number > 1:
+                return size
+    return None
+
+
+def _sizes(recording: Recording, fact: sympy.Basic) -> str:
+    return ", ".join(
+        f"{recording.symbols[s].text} = {recording.actuals[s]}" for s in sorted(fact.free_symbols, key=str)
+    )
+
+
+def _with_code(where: str) -> str:
+    file, _, line = where.rpartition(":")
+    code = linecache.getline(file, int(line)).strip() if line.isdigit() else ""
+    return f"{where}\n           {code}" if code else where
