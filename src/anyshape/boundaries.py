@@ -24,6 +24,7 @@ Sizes = dict[sympy.Basic, sympy.Basic]
 _UNITS = (0, 1)
 _MOST_TOGETHER = 3  # sizes that are tried at 0 and 1 together, of those of one call
 _TRIED = (2, 3, 4, 5, 7, 8, 9, 16, 17, 63, 64, 128, 129, 1000, 4096, 0, 1)  # for questions beyond 0 and 1
+_TRIED_TOGETHER = 8  # of those, for two sizes at once
 _MOST_FLIPS = 6  # sizes at which such a question is tried
 _MOST_COMPLETIONS = 4  # sizes that may have to follow one that was set
 
@@ -35,18 +36,21 @@ class Limit:
     fact: sympy.Basic
     where: str
     asked_by: str = "framework"
+    chosen: bool = False  # a way was taken by it: at other sizes the graph is another one, unless eager raises
 
 
 def limits(recording: Recording) -> list[Limit]:
     """All that a traced program needs of the sizes of a call, so that it does there what eager does."""
     found = [Limit(fact, "") for fact, answer in recording.facts.items() if answer.asked_by != "implied"]
-    found += [Limit(a.fact, a.where) for a in recording.requirements.values()]
-    found += [Limit(a.fact, a.where, a.asked_by) for a in recording.predicates.values()]
+    found += [Limit(a.fact, a.line or a.where) for a in recording.requirements.values()]
+    for answer in recording.predicates.values():
+        where = answer.where if answer.asked_by == "user" else answer.line or answer.where
+        found.append(Limit(answer.fact, where, answer.asked_by, chosen=True))
     found += [Limit(fact, where) for fact, where in recording.oblivious.assertions.items()]
-    # Under oblivious semantics a size is never 0 or 1 to the program, on purpose.
     search = _Search(recording, found)
-    search.try_questions()
-    search.try_units()
+    with concrete.quietly():
+        search.try_questions()
+        search.try_units()
     return list(search.found.values())
 
 
@@ -84,7 +88,9 @@ class _Search:
                 continue
             wanted = {s for s, _ in case}
             for node, symbols in nodes:
-                if wanted <= set(symbols) and self._differs(node, sizes):
+                # Where all that a call asked is answered as before, it is the call that was traced.
+                same = bool(node.decisions) and node.holds(sizes)
+                if wanted <= set(symbols) and not same and self._differs(node, sizes):
                     facts = [sympy.Ne(s, v) for s, v in case]
                     self._add(Limit(sympy.Or(*facts), self._place(node)))
                     break
@@ -96,6 +102,7 @@ class _Search:
                 used = used.union(*(n.free_symbols for n in leaf.sizes))
             elif isinstance(leaf, concrete.ScalarSnapshot):
                 used |= leaf.expr.free_symbols
+        # Under oblivious semantics a size is never 0 or 1 to the program, on purpose.
         symbols, oblivious = self.recording.symbols, self.recording.oblivious.symbols
         sizes = (s for s in used if s in symbols and symbols[s].kind == "size" and s not in oblivious)
         return tuple(sorted(sizes, key=str))
@@ -121,29 +128,33 @@ class _Search:
         found: dict[sympy.Basic, tuple[Answer, list[NodeRecord]]] = {}
         env = self.recording.env
         assert env is not None
+
+        def ask(answer: Answer, nodes: Sequence[NodeRecord]) -> None:
+            if answer.outcome and isinstance(answer.expr, sympy.And):
+                for part in answer.expr.args:
+                    ask(dataclasses.replace(answer, expr=part), nodes)
+            elif env.settled_from_two(answer.expr) is None:
+                found.setdefault(answer.expr, (answer, []))[1].extend(nodes)
+
         for node in self._torch:
-            for expr, answer in node.decisions.items():
-                if env.settled_from_two(expr) is None:
-                    found.setdefault(expr, (answer, []))[1].append(node)
+            for answer in node.decisions.values():
+                ask(answer, [node])
         for expr, answer in self.recording.aot_decisions.items():
-            if env.settled_from_two(expr) is None:
-                nodes = [n for n in self._aten if expr.free_symbols & set(self._sizes_of(n))]
-                found.setdefault(expr, (answer, []))[1].extend(nodes)
+            ask(answer, [n for n in self._aten if expr.free_symbols & set(self._sizes_of(n))])
         return found
 
     def _flips(self, answer: Answer) -> Iterator[Sizes]:
-        """Allowed sizes at which a question is answered otherwise."""
+        """Allowed sizes at which a question is answered otherwise: one size changed, then two."""
         symbols = sorted(answer.expr.free_symbols, key=str)
-        hints = [int(self.recording.hints[s]) for s in symbols]
-        tried = [[*dict.fromkeys((*hints, *_TRIED))]] * len(symbols) if len(symbols) < 4 else []
-        if len(symbols) == 3:
-            tried = [values[:6] for values in tried]
-        for values in itertools.product(*tried) if tried else ():
-            case = dict(zip(symbols, values, strict=True))
-            if not answer.holds({s: sympy.Integer(v) for s, v in case.items()}):
-                sizes = self._complete(case)
-                if sizes is not None:
-                    yield sizes
+        hints = {s: int(self.recording.hints[s]) for s in symbols}
+        for count in (1, 2):
+            for chosen in itertools.combinations(symbols, count):
+                for values in itertools.product(_TRIED[: _TRIED_TOGETHER if count > 1 else None], repeat=count):
+                    case = hints | dict(zip(chosen, values, strict=True))
+                    if not answer.holds({s: sympy.Integer(v) for s, v in case.items()}):
+                        sizes = self._complete(case)
+                        if sizes is not None:
+                            yield sizes
 
     # -- allowed sizes -----------------------------------------------------------------------------------------
 

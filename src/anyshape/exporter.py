@@ -10,13 +10,13 @@ import dataclasses
 import inspect
 import linecache
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import sympy
 
 from anyshape import ops
-from anyshape._torch import capture, exported, exporting
+from anyshape._torch import capture, concrete, exported, exporting
 from anyshape.boundaries import Limit, limits
 from anyshape.compiler import declared_words
 from anyshape.declaration import Declaration
@@ -35,6 +35,7 @@ class Traced:
     program: Any
     recording: Recording | None
     limits: tuple[Limit, ...]
+    branches: tuple[Limit, ...] = ()  # those at which the program is another one
 
 
 def export(
@@ -90,7 +91,22 @@ class Exporter:
         args, kwargs = exporting.dense((args, kwargs))
         self.names = exporting.input_names(self.module, args, kwargs)
         traced: Traced = self.door.around(self._trace)(*args, **kwargs)
-        return traced
+        kept = [x for x in traced.limits if not x.chosen or not self._insisted(x.fact, traced, args, kwargs)]
+        return dataclasses.replace(traced, branches=tuple(x for x in kept if x.chosen))
+
+    def _insisted(self, fact: sympy.Basic, traced: Traced, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether a size is a certain number because eager raises for any other."""
+        size, recording = _pins(fact), traced.recording
+        if size is None or recording is None:
+            return False
+        other = {p: int(recording.actuals[size]) + 1 for p, text in self._dims(args, kwargs) if text == recording.text(size)}
+        return bool(other) and concrete.fails(self.module, args, kwargs, other)
+
+    def _dims(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[tuple[int, int], str]]:
+        """Every dim of the arguments: its place, and how people write it."""
+        for index, (name, leaf) in enumerate(zip(self.names, concrete.leaves((args, kwargs)), strict=True)):
+            for dim in range(len(getattr(leaf, "shape", ()))):
+                yield (index, dim), f"{name}.shape[{dim}]"
 
     def _trace(self, *args: Any, **kwargs: Any) -> Traced:
         error: BaseException | None = None
@@ -126,7 +142,7 @@ class Exporter:
     def refuse_branches(self, traced: Traced) -> None:
         """Where the program is for one of several ways that the user's code has."""
         recording = traced.recording
-        for limit in traced.limits:
+        for limit in traced.branches:
             assert recording is not None
             pinned = _pins(limit.fact)
             if limit.asked_by == "user":
@@ -151,11 +167,23 @@ class Exporter:
 
     def finish(self, traced: Traced) -> Any:
         """The program as people get it."""
-        if traced.recording is None:
+        recording = traced.recording
+        if recording is None:
             return traced.program
-        text = traced.recording.text
+        text = recording.text
         found = [exported.Assertion(x.fact, text(x.fact), x.where) for x in traced.limits]
-        return exported.finish(traced.program, traced.recording, found)
+        # What torch cannot decompose without an answer is answered as for the example, and asserted.
+        for _ in range(_MOST_QUESTIONS):
+            question = exported.asked_again(exported.finish(traced.program, recording, found))
+            truth = None if question is None else recording.truth(question)
+            if question is None or truth not in (sympy.true, sympy.false):
+                break
+            fact = question if truth == sympy.true else sympy.Not(question)
+            found.append(exported.Assertion(fact, text(fact), ""))
+        return exported.finish(traced.program, recording, found)
+
+
+_MOST_QUESTIONS = 16  # of torch's when it decomposes a program
 
 
 def _pins(fact: sympy.Basic) -> sympy.Basic | None:

@@ -74,6 +74,7 @@ class Answer:
     outcome: bool
     asked_by: str  # user | framework; of facts also implied: it follows from what was declared
     where: str  # file:line
+    line: str = ""  # the user's, where another one asked
 
     @property
     def fact(self) -> sympy.Basic:
@@ -144,6 +145,7 @@ class Recording:
         graph_break: Callable[[str], Exception] | None = None,
         describe: Callable[[str], str] | None = None,
     ) -> None:
+        self._user_line = user_line
         self._describe = describe or describe_source  # a source in the words of the user
         self.declared = declared or Declared()
         self.oblivious = Oblivious(self, locate=locate, user_line=user_line, graph_break=graph_break)
@@ -510,7 +512,7 @@ class Recording:
 
     def _note(self, expr: sympy.Basic, outcome: bool) -> Answer:
         asked_by, where = self._locate()
-        return Answer(expr, outcome, asked_by, where)
+        return Answer(expr, outcome, asked_by, where, self._user_line() or "")
 
     # -- the end -----------------------------------------------------------------------------------------------
 

@@ -140,6 +140,9 @@ seq: Inputs = lambda b, n: (_rand(b, n, 8),)
 wide: Inputs = lambda b, n: (_rand(b, n, 16),)
 flat: Inputs = lambda b, n: (_rand(b, n),)
 
+# What is declared; all other dims are free.
+SHAPES: dict[str, Any] = {"rotary": {"x": "batch length 8"}}
+
 CASES: dict[str, tuple[Callable[[], Any], Inputs]] = {
     "relu": (lambda: torch.relu, flat),
     "linear": (lambda: nn.Linear(8, 5), seq),

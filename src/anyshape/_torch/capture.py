@@ -462,7 +462,10 @@ def _ambient() -> Callable[[], Any] | None:
     return enter
 
 
+_TORCH = os.path.dirname(torch.__file__)
+_HERE = os.path.dirname(__file__)
 _OPS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "ops")
+_OWN = (_OPS, _HERE)
 
 
 def locate() -> tuple[str, str]:
@@ -510,7 +513,9 @@ def graph_numbers(graph: Any) -> list[tuple[int, str, Any]]:
 def user_line() -> str | None:
     """The line of the user's that is being traced."""
     with contextlib.suppress(Exception):
-        stack = TracingContext.extract_stack()
+        stack = [line for line in TracingContext.extract_stack() if not line.filename.startswith(_OWN)]
+        # A module of torch's own is called from somewhere.
+        stack = [line for line in stack if _TORCH not in line.filename] or stack
         if stack:
             return f"{stack[-1].filename}:{stack[-1].lineno}"
     return None

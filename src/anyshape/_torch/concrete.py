@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import sympy
@@ -162,6 +163,40 @@ class ConcreteRun:
     def running(self) -> Any:
         with self.mode, enable_python_dispatcher(), torch.no_grad():
             yield
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Sizes at which a call fails are tried on purpose inside: torch need not log each."""
+    loggers = [logging.getLogger(name) for name in ("torch._subclasses.fake_tensor",)]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def fails(call: Any, args: Any, kwargs: Any, sizes: Mapping[tuple[int, int], int]) -> bool:
+    """Whether a call raises where the leaves of its arguments have other sizes, given by leaf and dim. Nothing is run."""
+    flat, spec = pytree.tree_flatten((args, kwargs))
+    mode = FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
+
+    def made(index: int, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        shape = [sizes.get((index, i), n) for i, n in enumerate(leaf.shape)]
+        return torch.empty(shape, dtype=leaf.dtype, device=leaf.device)
+
+    try:
+        with quietly(), mode, torch.no_grad():
+            args, kwargs = pytree.tree_unflatten([made(i, x) for i, x in enumerate(flat)], spec)
+            call(*args, **kwargs)
+    except Exception:
+        return True
+    return False
 
 
 def _contiguous(sizes: list[Any]) -> list[Any]:

@@ -8,8 +8,8 @@ assertions, and keeps them.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,17 +17,19 @@ import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.sym_node import SymNode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from anyshape._torch import concrete
 from anyshape.recording import Recording
 
 _STALE = ("example_value", "grapharg", "tensor_meta")  # of a capture's own symbols, and nobody reads them here
 _KEY = "anyshape_assertions"
+_RENAMED = "anyshape_symbols"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,11 +46,14 @@ class Assertion:
 
 
 def finish(program: Any, recording: Recording, assertions: Sequence[Assertion]) -> Any:
-    """The program in symbols of its own, asserting `assertions`."""
-    renaming = _Renaming(recording)
-    placeholders = program.graph.find_nodes(op="placeholder")
+    """A program in symbols of its own that asserts `assertions`; the one that was traced stays as it is."""
+    renaming = _Renaming(recording, dict(filter(None, (_pin(a.fact) for a in assertions))))
+    facts = [(renaming.expr(a.fact), a) for a in assertions if _pin(a.fact) is None]
+    facts = [(fact, a) for fact, a in facts if fact != sympy.true]  # static sizes settle it
+    module = copy.deepcopy(program.graph_module)
+    placeholders = module.graph.find_nodes(op="placeholder")
     own = {id(n.meta["val"]) for n in placeholders if isinstance(n.meta.get("val"), torch.Tensor)}
-    for graph in program.graph_module.modules():
+    for graph in module.modules():
         for node in graph.graph.nodes if isinstance(graph, torch.fx.GraphModule) else ():
             for name in _STALE:
                 node.meta.pop(name, None)
@@ -57,13 +62,44 @@ def finish(program: Any, recording: Recording, assertions: Sequence[Assertion]) 
             if node.meta.get("unbacked_bindings"):
                 bindings = node.meta["unbacked_bindings"]
                 node.meta["unbacked_bindings"] = {renaming.symbol(s): path for s, path in bindings.items()}
-    _insert(program.graph, placeholders, [(renaming.expr(a.fact), a.message) for a in assertions])
-    program.graph_module.recompile()
-    program.graph_module.meta[_KEY] = [a.text for a in assertions]
-    program._range_constraints = renaming.ranges()
-    program._guards_code = []
-    program.validate()
-    return program
+    _insert(module.graph, placeholders, [(fact, a.message) for fact, a in facts])
+    module.recompile()
+    module.meta[_KEY] = [a.text for _, a in facts]
+    made = program._update(module, copy.deepcopy(program.graph_signature))
+    made._range_constraints = renaming.ranges()
+    made._guards_code = []
+    made.validate()
+    made.graph_module.meta[_RENAMED] = renaming.names
+    return made
+
+
+def asked_again(program: Any) -> sympy.Basic | None:
+    """A question about sizes, over the capture's symbols, that torch asks when it decomposes a program; None if none.
+
+    The program is used up: torch learns about its symbols on the way.
+    """
+    names = program.graph_module.meta[_RENAMED]
+    try:
+        with concrete.quietly():
+            program.run_decompositions()
+    except GuardOnDataDependentSymNode as error:
+        question = getattr(error, "cond", None)
+        if isinstance(question, sympy.Basic) and question.free_symbols <= names.keys():
+            return question.xreplace(names)
+    return None
+
+
+def _pin(fact: sympy.Basic) -> tuple[sympy.Basic, sympy.Basic] | None:
+    """A size and the number that it has to be: it is that number in the type of the input, as a static dim is.
+
+    As a symbol with an assertion it would be lost: torch puts the number in its place and drops what it then knows
+    (and 2.13 cannot load such a program).
+    """
+    if isinstance(fact, sympy.Eq):
+        for size, number in (fact.args, fact.args[::-1]):
+            if size.is_Symbol and number.is_Integer:
+                return size, number
+    return None
 
 
 def asserted(program: Any) -> list[str]:
@@ -75,11 +111,13 @@ def asserted(program: Any) -> list[str]:
 class _Renaming:
     """Values over the symbols of a capture as values over unbacked ones of a new environment."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, pinned: Mapping[sympy.Basic, sympy.Basic]) -> None:
         self.recording = recording
+        self._pinned = dict(pinned)
         self.env = ShapeEnv()
         self.mode = FakeTensorMode(shape_env=self.env, export=True, allow_non_fake_inputs=True)
         self._symbols: dict[sympy.Basic, sympy.Basic] = {}
+        self.names: dict[sympy.Basic, sympy.Basic] = {}  # back to the capture's own, for sizes of inputs
         self._made: dict[int, tuple[Any, Any]] = {}
 
     def symbol(self, old: sympy.Basic) -> sympy.Basic:
@@ -91,6 +129,7 @@ class _Renaming:
             free = old in self.recording.symbols
             known = getattr(self.recording.env, "var_to_range", {}).get(old)
             if free:
+                self.names[new] = old
                 self.env.var_to_range[new] = ValueRanges(sympy.Integer(0), int_oo)
                 if hasattr(self.env, "size_like"):
                     self.env.size_like.add(new)
@@ -101,7 +140,7 @@ class _Renaming:
     def expr(self, old: sympy.Basic) -> sympy.Basic:
         """An expression over the new symbols; offsets and strides, which inputs have as the example has, are numbers."""
         fixed = {s: self.recording.hints[s] for s in old.free_symbols if self._is_fixed(s)}
-        old = old.xreplace(fixed)
+        old = old.xreplace(fixed | self._pinned)
         return old.xreplace({s: self.symbol(s) for s in sorted(old.free_symbols, key=str)})
 
     def _is_fixed(self, symbol: Any) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from unittest import mock
 
@@ -51,7 +51,7 @@ def trace(
     shapes = pytree.tree_map(_every_dim, _combine_args(module, args, kwargs))
     patches = capture.patches(make_recording, rules, oblivious_rules, whole=True, exporting=True)
     with convert_frame.compile_lock, patches, _unmarked((args, kwargs)):
-        with mock.patch.object(export_trace, "_export_to_torch_ir", to_torch_ir):
+        with mock.patch.object(export_trace, "_export_to_torch_ir", to_torch_ir), _plain_attention():
             program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=True)
     recording = recordings[-1] if recordings else None
     if recording is not None:
@@ -74,6 +74,17 @@ def _values(graph: Any) -> list[torch.Tensor]:
     return [t for t in concrete.leaves(found) if isinstance(t, torch.Tensor)]
 
 
+@contextlib.contextmanager
+def _plain_attention() -> Iterator[None]:
+    """torch.nn's transformer has one fused call for inference, which nothing can decompose or compile."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
 def _every_dim(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return {i: torch.export.Dim.AUTO for i in range(value.dim())}
@@ -84,7 +95,7 @@ _MARKS = ("_dynamo_weak_dynamic_indices", "_dynamo_dynamic_indices")
 
 
 @contextlib.contextmanager
-def _unmarked(tree: Any) -> Any:
+def _unmarked(tree: Any) -> Iterator[None]:
     """`Dim.AUTO` leaves a mark on the tensors of the example, which a later `torch.compile` would see."""
     tensors = [t for t in concrete.leaves(tree) if isinstance(t, torch.Tensor)]
     before = [{m: set(getattr(t, m)) for m in _MARKS if hasattr(t, m)} for t in tensors]
@@ -102,7 +113,8 @@ def _unmarked(tree: Any) -> Any:
 def input_names(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
     """Each leaf of the arguments in the words of the user: `x`, `batch["mask"]`, `xs[0]`; in torch's own order."""
     try:
-        names = [p.name for p in inspect.signature(module.forward).parameters.values() if p.kind is not p.KEYWORD_ONLY]
+        parameters = inspect.signature(module.forward).parameters.values()
+        names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     except (TypeError, ValueError):
         names = []
     found = []
@@ -124,7 +136,11 @@ def as_module(fn: Any) -> torch.nn.Module:
     owner = getattr(fn, "__self__", None)
     if isinstance(owner, torch.nn.Module):
         module.owner = owner  # its parameters are the program's
-    module.forward = fn
+    try:
+        inspect.signature(fn)
+        module.forward = fn
+    except (TypeError, ValueError):  # a builtin that does not tell
+        module.forward = lambda *args, **kwargs: fn(*args, **kwargs)
     return module
 
 
