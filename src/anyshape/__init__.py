@@ -20,6 +20,7 @@ if _versions.is_installed() or _TYPES:
         DeclarationError,
         DoctorError,
         Error,
+        ExportError,
         FallbackWarning,
         InvariantError,
         NewBehaviourError,
@@ -27,6 +28,8 @@ if _versions.is_installed() or _TYPES:
         UnsupportedTorchError,
     )
     from anyshape.explain import explain
+    from anyshape.exported_behaviors import ExportedBehavior, ExportedBehaviors
+    from anyshape.exporter import export
     from anyshape.marks import mark_dynamic, mark_static, mark_unbacked
     from anyshape.observing import observe
     from anyshape.programs import Predicate, Program, Variant
@@ -46,6 +49,9 @@ __all__ = [
     "DeclarationError",
     "DoctorError",
     "Error",
+    "ExportError",
+    "ExportedBehavior",
+    "ExportedBehaviors",
     "FallbackWarning",
     "InvariantError",
     "NewBehaviourError",
@@ -58,6 +64,7 @@ __all__ = [
     "check",
     "compile",
     "explain",
+    "export",
     "mark_dynamic",
     "mark_static",
     "mark_unbacked",

@@ -54,6 +54,15 @@ def limits(recording: Recording) -> list[Limit]:
     return list(search.found.values())
 
 
+def beyond(recording: Recording, limit: Limit, others: Iterable[Limit]) -> Iterator[Sizes]:
+    """Sizes at which `limit` is broken and the others hold: each of its sizes at an ordinary one, at 1 and at 0."""
+    search = _Search(recording, others)
+    answer = Answer(limit.fact, True, "", "")
+    for symbol in sorted(limit.fact.free_symbols, key=str):
+        for values in (_TRIED[:-2], (1,), (0,)):
+            yield from itertools.islice(search.flips(answer, values, only=symbol), 1)
+
+
 class _Search:
     """The limits of one recording, as they are found."""
 
@@ -120,7 +129,7 @@ class _Search:
         for expr, (answer, nodes) in self._questions().items():
             if answer.fact in self.found or self.recording.oblivious.concerns(expr) or not self._about_sizes(expr):
                 continue
-            flips = itertools.islice(self._flips(answer), _MOST_FLIPS)
+            flips = itertools.islice(self.flips(answer), _MOST_FLIPS)
             if any(self._differs(node, sizes) for sizes in flips for node in nodes):
                 self._add(Limit(answer.fact, answer.where or next((n.where for n in nodes if n.where), "")))
 
@@ -143,13 +152,15 @@ class _Search:
             ask(answer, [n for n in self._aten if expr.free_symbols & set(self._sizes_of(n))])
         return found
 
-    def _flips(self, answer: Answer) -> Iterator[Sizes]:
+    def flips(
+        self, answer: Answer, tried: Sequence[int] = _TRIED, only: sympy.Basic | None = None
+    ) -> Iterator[Sizes]:
         """Allowed sizes at which a question is answered otherwise: one size changed, then two."""
         symbols = sorted(answer.expr.free_symbols, key=str)
         hints = {s: int(self.recording.hints[s]) for s in symbols}
-        for count in (1, 2):
-            for chosen in itertools.combinations(symbols, count):
-                for values in itertools.product(_TRIED[: _TRIED_TOGETHER if count > 1 else None], repeat=count):
+        for count in (1, 2) if only is None else (1,):
+            for chosen in itertools.combinations(symbols if only is None else [only], count):
+                for values in itertools.product(tried[: _TRIED_TOGETHER if count > 1 else None], repeat=count):
                     case = hints | dict(zip(chosen, values, strict=True))
                     if not answer.holds({s: sympy.Integer(v) for s, v in case.items()}):
                         sizes = self._complete(case)

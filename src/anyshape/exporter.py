@@ -63,7 +63,7 @@ def export(
         return export_all(exporter, args, kwargs or {})
     traced = exporter.trace(args, kwargs or {})
     exporter.refuse_branches(traced)
-    return exporter.finish(traced)
+    return exporter.finish(exporter.settle(traced))
 
 
 class Exporter:
@@ -99,14 +99,8 @@ class Exporter:
         size, recording = _pins(fact), traced.recording
         if size is None or recording is None:
             return False
-        other = {p: int(recording.actuals[size]) + 1 for p, text in self._dims(args, kwargs) if text == recording.text(size)}
+        other = {p: int(recording.actuals[size]) + 1 for p, text in self.dims(args, kwargs) if text == recording.text(size)}
         return bool(other) and concrete.fails(self.module, args, kwargs, other)
-
-    def _dims(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[tuple[int, int], str]]:
-        """Every dim of the arguments: its place, and how people write it."""
-        for index, (name, leaf) in enumerate(zip(self.names, concrete.leaves((args, kwargs)), strict=True)):
-            for dim in range(len(getattr(leaf, "shape", ()))):
-                yield (index, dim), f"{name}.shape[{dim}]"
 
     def _trace(self, *args: Any, **kwargs: Any) -> Traced:
         error: BaseException | None = None
@@ -165,22 +159,32 @@ class Exporter:
                 fix="\n".join(f"{way:<{width}}  {means}" for way, means in ways.items() if not pinned or "cond" not in way),
             )
 
+    def settle(self, traced: Traced) -> Traced:
+        """What torch cannot decompose without an answer is answered as for the example, and asserted."""
+        recording = traced.recording
+        for _ in range(_MOST_QUESTIONS if recording is not None else 0):
+            assert recording is not None
+            question = exported.asked_again(self.finish(traced))
+            truth = None if question is None else recording.truth(question)
+            if question is None or truth not in (sympy.true, sympy.false):
+                break
+            fact = question if truth == sympy.true else sympy.Not(question)
+            traced = dataclasses.replace(traced, limits=(*traced.limits, Limit(fact, "")))
+        return traced
+
     def finish(self, traced: Traced) -> Any:
         """The program as people get it."""
         recording = traced.recording
         if recording is None:
             return traced.program
-        text = recording.text
-        found = [exported.Assertion(x.fact, text(x.fact), x.where) for x in traced.limits]
-        # What torch cannot decompose without an answer is answered as for the example, and asserted.
-        for _ in range(_MOST_QUESTIONS):
-            question = exported.asked_again(exported.finish(traced.program, recording, found))
-            truth = None if question is None else recording.truth(question)
-            if question is None or truth not in (sympy.true, sympy.false):
-                break
-            fact = question if truth == sympy.true else sympy.Not(question)
-            found.append(exported.Assertion(fact, text(fact), ""))
-        return exported.finish(traced.program, recording, found)
+        assertions = [exported.Assertion(x.fact, recording.text(x.fact), x.where) for x in traced.limits]
+        return exported.finish(traced.program, recording, assertions)
+
+    def dims(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[tuple[int, int], str]]:
+        """Every dim of the arguments: its place, and how people write it."""
+        for index, (name, leaf) in enumerate(zip(self.names, concrete.leaves((args, kwargs)), strict=True)):
+            for dim in range(len(getattr(leaf, "shape", ()))):
+                yield (index, dim), f"{name}.shape[{dim}]"
 
 
 _MOST_QUESTIONS = 16  # of torch's when it decomposes a program

@@ -165,10 +165,13 @@ class ConcreteRun:
             yield
 
 
+_LOUD = ("torch._subclasses.fake_tensor", "torch.export._trace", "torch._export.non_strict_utils")
+
+
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Sizes at which a call fails are tried on purpose inside: torch need not log each."""
-    loggers = [logging.getLogger(name) for name in ("torch._subclasses.fake_tensor",)]
+    """What fails inside is tried on purpose: torch need not log each."""
+    loggers = [logging.getLogger(name) for name in _LOUD]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)

@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 from torch.utils import _pytree as pytree
+from torch.utils._sympy.functions import Max
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.reference import PythonReferenceAnalysis
@@ -50,7 +51,7 @@ def finish(program: Any, recording: Recording, assertions: Sequence[Assertion]) 
     renaming = _Renaming(recording, dict(filter(None, (_pin(a.fact) for a in assertions))))
     facts = [(renaming.expr(a.fact), a) for a in assertions if _pin(a.fact) is None]
     facts = [(fact, a) for fact, a in facts if fact != sympy.true]  # static sizes settle it
-    module = copy.deepcopy(program.graph_module)
+    module = _copied(program.graph_module)
     placeholders = module.graph.find_nodes(op="placeholder")
     own = {id(n.meta["val"]) for n in placeholders if isinstance(n.meta.get("val"), torch.Tensor)}
     for graph in module.modules():
@@ -70,6 +71,15 @@ def finish(program: Any, recording: Recording, assertions: Sequence[Assertion]) 
     made._guards_code = []
     made.validate()
     made.graph_module.meta[_RENAMED] = renaming.names
+    return made
+
+
+def _copied(module: Any) -> Any:
+    """A copy of a graph module; its nodes keep their names, by which a signature knows them (`input`, `lambda`)."""
+    made = copy.deepcopy(module)
+    for old, new in zip(module.modules(), made.modules(), strict=True):
+        for a, b in zip(old.graph.nodes, new.graph.nodes, strict=True) if isinstance(old, torch.fx.GraphModule) else ():
+            b.name = a.name
     return made
 
 
@@ -159,6 +169,14 @@ class _Renaming:
             return float(expr) if expr.is_number else torch.SymFloat(SymNode(expr, self.env, float, None))
         return bool(expr) if expr in (sympy.true, sympy.false) else torch.SymBool(SymNode(expr, self.env, bool, None))
 
+    def _stride(self, old: Any, *, own: bool) -> Any:
+        """As torch has them: a size of 0 counts as 1, so that a stride is never below 1."""
+        made = self.number(old, own=own)
+        if not isinstance(made, torch.SymInt):
+            return made
+        expr = made.node.expr.xreplace({s: Max(1, s) for s in made.node.expr.free_symbols})
+        return self.env.create_symintnode(expr, hint=None)
+
     def value(self, tree: Any, own: set[int]) -> Any:
         return pytree.tree_map(lambda leaf: self._leaf(leaf, own), tree)
 
@@ -174,7 +192,7 @@ class _Renaming:
             with self.mode:
                 return torch.empty(tuple(old.shape), dtype=old.dtype, device=old.device, layout=old.layout)
         sizes = [self.number(n, own=own) for n in old.shape]
-        strides = [self.number(n, own=own) for n in old.stride()]
+        strides = [self._stride(n, own=own) for n in old.stride()]
         with self.mode, torch.no_grad():
             made = torch.empty_strided(sizes, strides, dtype=old.dtype, device=old.device)
         if isinstance(old, torch.nn.Parameter):

@@ -50,7 +50,7 @@ def trace(
 
     shapes = pytree.tree_map(_every_dim, _combine_args(module, args, kwargs))
     patches = capture.patches(make_recording, rules, oblivious_rules, whole=True, exporting=True)
-    with convert_frame.compile_lock, patches, _unmarked((args, kwargs)):
+    with convert_frame.compile_lock, patches, _unmarked((args, kwargs)), concrete.quietly():
         with mock.patch.object(export_trace, "_export_to_torch_ir", to_torch_ir), _plain_attention():
             program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=True)
     recording = recordings[-1] if recordings else None
