@@ -8,6 +8,7 @@ assertions, and keeps them.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -118,13 +119,31 @@ def asserted(program: Any) -> list[str]:
     return [n.args[1] for n in calls if str(n.args[1]).startswith("anyshape: ")]
 
 
+class PlannedShapeEnv(ShapeEnv):
+    """A ShapeEnv that has a size in mind for each unbacked symbol, and does not believe what that size contradicts.
+
+    Inductor of torch 2.13 tries ways to index a reshape by claiming what they need (`2 == 2*u0`), and of unbacked symbols
+    everything is believed: the code then is for the one size. From 2.15 on it checks, and this can go.
+    """
+
+    def __init__(self) -> None:
+        self.planned: dict[sympy.Basic, sympy.Basic] = {}
+        super().__init__()
+
+    def guard_or_defer_runtime_assert(self, orig_expr: Any, msg: str, fx_node: Any = None) -> bool:
+        with contextlib.suppress(ZeroDivisionError):
+            if orig_expr.xreplace(self.planned) == sympy.false:
+                return False
+        return bool(super().guard_or_defer_runtime_assert(orig_expr, msg, fx_node))
+
+
 class _Renaming:
     """Values over the symbols of a capture as values over unbacked ones of a new environment."""
 
     def __init__(self, recording: Recording, pinned: Mapping[sympy.Basic, sympy.Basic]) -> None:
         self.recording = recording
         self._pinned = dict(pinned)
-        self.env = ShapeEnv()
+        self.env = PlannedShapeEnv()
         self.mode = FakeTensorMode(shape_env=self.env, export=True, allow_non_fake_inputs=True)
         self._symbols: dict[sympy.Basic, sympy.Basic] = {}
         self.names: dict[sympy.Basic, sympy.Basic] = {}  # back to the capture's own, for sizes of inputs
@@ -140,6 +159,7 @@ class _Renaming:
             known = getattr(self.recording.env, "var_to_range", {}).get(old)
             if free:
                 self.names[new] = old
+                self.env.planned[new] = self.recording.hints[old]
                 self.env.var_to_range[new] = ValueRanges(sympy.Integer(0), int_oo)
                 if hasattr(self.env, "size_like"):
                     self.env.size_like.add(new)
