@@ -515,7 +515,7 @@ def user_line() -> str | None:
     with contextlib.suppress(Exception):
         stack = [line for line in TracingContext.extract_stack() if not line.filename.startswith(_OWN)]
         # A module of torch's own is called from somewhere.
-        stack = [line for line in stack if _TORCH not in line.filename] or stack
+        stack = [line for line in stack if not line.filename.startswith(_TORCH)] or stack
         if stack:
             return f"{stack[-1].filename}:{stack[-1].lineno}"
     return None
