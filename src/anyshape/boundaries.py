@@ -51,7 +51,17 @@ def limits(recording: Recording) -> list[Limit]:
     with concrete.quietly():
         search.try_questions()
         search.try_units()
-    return list(search.found.values())
+    return _needed(list(search.found.values()))
+
+
+def _needed(found: Sequence[Limit]) -> list[Limit]:
+    """Those that the sizes which have to be a certain number do not settle."""
+    pinned = {x.fact.args[0]: x.fact.args[1] for x in found if _is_pin(x.fact)}
+    return [x for x in found if _is_pin(x.fact) or x.fact.xreplace(pinned) != sympy.true]
+
+
+def _is_pin(fact: sympy.Basic) -> bool:
+    return isinstance(fact, sympy.Eq) and fact.args[0].is_Symbol and fact.args[1].is_Integer
 
 
 def beyond(recording: Recording, limit: Limit, others: Iterable[Limit]) -> Iterator[Sizes]:
@@ -152,9 +162,7 @@ class _Search:
             ask(answer, [n for n in self._aten if expr.free_symbols & set(self._sizes_of(n))])
         return found
 
-    def flips(
-        self, answer: Answer, tried: Sequence[int] = _TRIED, only: sympy.Basic | None = None
-    ) -> Iterator[Sizes]:
+    def flips(self, answer: Answer, tried: Sequence[int] = _TRIED, only: sympy.Basic | None = None) -> Iterator[Sizes]:
         """Allowed sizes at which a question is answered otherwise: one size changed, then two."""
         symbols = sorted(answer.expr.free_symbols, key=str)
         hints = {s: int(self.recording.hints[s]) for s in symbols}

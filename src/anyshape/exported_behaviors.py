@@ -203,7 +203,7 @@ def _neighbours(
         others = [x for x in traced.limits if x is not limit]
         for sizes in boundaries.beyond(recording, limit, others):
             wanted = {places[r.text]: int(sizes[s]) for s, r in recording.symbols.items() if r.text in places}
-            if not concrete.fails(exporter.module, *example, wanted):
+            if not concrete.fails(exporter.module, example[0], example[1], wanted):
                 yield _resized(example, wanted)
 
 

@@ -99,7 +99,8 @@ class Exporter:
         size, recording = _pins(fact), traced.recording
         if size is None or recording is None:
             return False
-        other = {p: int(recording.actuals[size]) + 1 for p, text in self.dims(args, kwargs) if text == recording.text(size)}
+        named = recording.text(size)
+        other = {at: int(recording.actuals[size]) + 1 for at, text in self.dims(args, kwargs) if text == named}
         return bool(other) and concrete.fails(self.module, args, kwargs, other)
 
     def _trace(self, *args: Any, **kwargs: Any) -> Traced:
@@ -151,12 +152,14 @@ class Exporter:
                 "torch.cond(pred, yes, no, args)": "both ways in one program",
                 'behaviors="all"': "a program for each way, in one package",
             }
+            if pinned:
+                del ways["torch.cond(pred, yes, no, args)"]
             width = max(map(len, ways))
             raise ExportError(
                 what,
                 where=_with_code(limit.where),
                 value=f"the example has {_sizes(recording, limit.fact)}",
-                fix="\n".join(f"{way:<{width}}  {means}" for way, means in ways.items() if not pinned or "cond" not in way),
+                fix="\n".join(f"{way:<{width}}  {means}" for way, means in ways.items()),
             )
 
     def settle(self, traced: Traced) -> Traced:

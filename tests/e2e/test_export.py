@@ -233,7 +233,9 @@ def test_arguments_of_every_kind() -> None:
             super().__init__()
             self.register_buffer("scale", torch.tensor(2.0))
 
-        def forward(self, x: torch.Tensor, more: dict[str, list[torch.Tensor]], *, k: torch.Tensor, times: int = 2) -> Any:
+        def forward(
+            self, x: torch.Tensor, more: dict[str, list[torch.Tensor]], *, k: torch.Tensor, times: int = 2
+        ) -> Any:
             return {"y": x * self.scale + more["a"][0], "k": k * times}
 
     model = Model()

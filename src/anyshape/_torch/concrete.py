@@ -183,7 +183,7 @@ def quietly() -> Iterator[None]:
 
 
 def fails(call: Any, args: Any, kwargs: Any, sizes: Mapping[tuple[int, int], int]) -> bool:
-    """Whether a call raises where the leaves of its arguments have other sizes, given by leaf and dim. Nothing is run."""
+    """Whether a call raises where its arguments have other sizes, given by leaf and dim; tried on fake tensors."""
     flat, spec = pytree.tree_flatten((args, kwargs))
     mode = FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
 

@@ -122,8 +122,8 @@ def asserted(program: Any) -> list[str]:
 class PlannedShapeEnv(ShapeEnv):
     """A ShapeEnv that has a size in mind for each unbacked symbol, and does not believe what that size contradicts.
 
-    Inductor of torch 2.13 tries ways to index a reshape by claiming what they need (`2 == 2*u0`), and of unbacked symbols
-    everything is believed: the code then is for the one size. From 2.15 on it checks, and this can go.
+    Inductor of torch 2.13 tries ways to index a reshape by claiming what they need (`2 == 2*u0`), and of unbacked
+    symbols everything is believed: the code then is for the one size. From 2.15 on it checks, and this can go.
     """
 
     def __init__(self) -> None:
@@ -168,7 +168,7 @@ class _Renaming:
         return self._symbols[old]
 
     def expr(self, old: sympy.Basic) -> sympy.Basic:
-        """An expression over the new symbols; offsets and strides, which inputs have as the example has, are numbers."""
+        """An expression over the new symbols; offsets and strides, which are those of the example, are numbers."""
         fixed = {s: self.recording.hints[s] for s in old.free_symbols if self._is_fixed(s)}
         old = old.xreplace(fixed | self._pinned)
         return old.xreplace({s: self.symbol(s) for s in sorted(old.free_symbols, key=str)})

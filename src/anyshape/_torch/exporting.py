@@ -64,7 +64,8 @@ def trace(
 
 def _show_sharing(graph: Any, recording: Recording) -> None:
     """Which memory values share, and how they lie in it, matters where something is written to."""
-    recording.writes = any(t._version > 0 for t in _values(graph)) or any(n.kwargs.get("out") for n in graph.graph.nodes)
+    written = any(t._version > 0 for t in _values(graph))
+    recording.writes = written or any(n.kwargs.get("out") for n in graph.graph.nodes)
     for record in recording.nodes:
         record.sharing_shows = record.strides_show = recording.writes
 
@@ -87,7 +88,7 @@ def _plain_attention() -> Iterator[None]:
 
 def _every_dim(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        return {i: torch.export.Dim.AUTO for i in range(value.dim())}
+        return dict.fromkeys(range(value.dim()), torch.export.Dim.AUTO)
     return None
 
 
