@@ -29,7 +29,7 @@ if _versions.is_installed() or _TYPES:
     )
     from anyshape.explain import explain
     from anyshape.exported_behaviors import ExportedBehavior, ExportedBehaviors
-    from anyshape.exporter import export
+    from anyshape.exports import export
     from anyshape.marks import mark_dynamic, mark_static, mark_unbacked
     from anyshape.observing import observe
     from anyshape.programs import Predicate, Program, Variant

@@ -1,6 +1,6 @@
-"""`anyshape.export`.
+"""How one exported program is made.
 
-Owns how an exported program is made: the ways to trace, the sizes that it is right for, what is refused. How torch is
+Owns the ways to trace, the sizes that it is right for, what is refused. How torch is
 made to trace so, and what the program looks like at the end, are the seams' affair.
 """
 
@@ -20,7 +20,6 @@ from anyshape._torch import capture, concrete, exported, exporting
 from anyshape.boundaries import Limit, limits
 from anyshape.compiler import declared_words
 from anyshape.declaration import Declaration
-from anyshape.declaration.options import read_word
 from anyshape.door import Door
 from anyshape.engine import attempts
 from anyshape.errors import ExportError
@@ -36,34 +35,6 @@ class Traced:
     recording: Recording | None
     limits: tuple[Limit, ...]
     branches: tuple[Limit, ...] = ()  # those at which the program is another one
-
-
-def export(
-    model: Any,
-    args: tuple[Any, ...] = (),
-    kwargs: dict[str, Any] | None = None,
-    *,
-    shapes: Any = None,
-    where: Any = None,
-    semantics: Any = "eager",
-    behaviors: Any = "one",
-) -> Any:
-    """Export a module or function once for every size: a `torch.export.ExportedProgram`.
-
-    Every dim that is not declared static is an unbacked symbol from 0 on, and all that the program needs of sizes is
-    asserted in its graph, so a call that it is not right for raises. `shapes`, `where` and `semantics` are those of
-    `anyshape.compile`. Where your code acts on a size in more than one way the export is refused, showing the branch;
-    `behaviors="all"` exports every way and gives a package that picks the right one at each call.
-    """
-    word = read_word("behaviors", behaviors, ("one", "all"))
-    exporter = Exporter(model, shapes=shapes, where=where, semantics=semantics)
-    if word == "all":
-        from anyshape.exported_behaviors import export_all
-
-        return export_all(exporter, args, kwargs or {})
-    traced = exporter.trace(args, kwargs or {})
-    exporter.refuse_branches(traced)
-    return exporter.finish(exporter.settle(traced))
 
 
 class Exporter:

@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("compiler",),
     ("exporter",),
     ("exported_behaviors",),
+    ("exports",),
     ("testing", "hooks", "coverage", "observing"),
     ("auto",),
     ("demo", "fuzz"),
