@@ -127,6 +127,8 @@ class _Search:
         return tuple(sorted(sizes, key=str))
 
     def _differs(self, node: NodeRecord, sizes: Sizes) -> bool:
+        if _attends_to_nothing(node, sizes):
+            return True
         return verify.differs(node, sizes, strict=node.chooses_otherwise(sizes)) is not None
 
     def _place(self, node: NodeRecord) -> str:
@@ -190,6 +192,14 @@ class _Search:
                     if completed is not None:
                         return completed
         return None
+
+
+def _attends_to_nothing(node: NodeRecord, sizes: Sizes) -> bool:
+    """Whether attention is over a length of 0 or no heads: fused CPU kernels, which it may become, divide by it."""
+    if "scaled_dot_product_attention" not in str(node.call):
+        return False
+    tensors = [x for x in concrete.leaves(node.args) if isinstance(x, concrete.TensorSnapshot)][:3]
+    return any(n.xreplace(sizes) == 0 for t in tensors for n in t.sizes[-3:-1])
 
 
 def _unit_cases(symbols: Sequence[sympy.Basic]) -> Iterator[tuple[tuple[sympy.Basic, int], ...]]:

@@ -25,7 +25,7 @@ COMMON: dict[str, Any] = {
 TOKENS: dict[str, Any] = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "use_cache": False}
 GPT2: dict[str, Any] = {"n_embd": 32, "n_layer": 2, "n_head": 2, "vocab_size": 100, "n_positions": 256}
 OPT: dict[str, Any] = {k: v for k, v in COMMON.items() if k != "intermediate_size"}
-DISTIL: dict[str, Any] = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64, "vocab_size": 100}
+DISTIL: dict[str, Any] = {"dim": 32, "n_layers": 1, "n_heads": 2, "hidden_dim": 64, "vocab_size": 100}
 T5: dict[str, Any] = {"vocab_size": 100, "d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}
 VIT: dict[str, Any] = {k: v for k, v in COMMON.items() if k not in ("vocab_size", "max_position_embeddings")}
 
