@@ -55,9 +55,14 @@ def limits(recording: Recording) -> list[Limit]:
 
 
 def _needed(found: Sequence[Limit]) -> list[Limit]:
-    """Those that the sizes which have to be a certain number do not settle."""
+    """Those that the sizes which have to be a certain number do not settle, with these numbers put in."""
     pinned = {x.fact.args[0]: x.fact.args[1] for x in found if _is_pin(x.fact)}
-    return [x for x in found if _is_pin(x.fact) or x.fact.xreplace(pinned) != sympy.true]
+    needed: dict[sympy.Basic, Limit] = {}
+    for limit in found:
+        fact = limit.fact if _is_pin(limit.fact) else limit.fact.xreplace(pinned)
+        if fact != sympy.true:
+            needed.setdefault(fact, dataclasses.replace(limit, fact=fact))
+    return list(needed.values())
 
 
 def _is_pin(fact: sympy.Basic) -> bool:

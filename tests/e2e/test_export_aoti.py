@@ -21,10 +21,8 @@ def compiled(program: Any, path: pathlib.Path) -> Any:
     return torch._inductor.aoti_load_package(made)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [n if n == "encoder" else pytest.param(n, marks=pytest.mark.slow) for n in cases.CASES if n not in NOT_LOWERED],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in cases.CASES if n not in NOT_LOWERED])
 def test_right_at_every_size(name: str, tmp_path: pathlib.Path) -> None:
     model, program, inputs = export(name)
     with torch.no_grad():
