@@ -35,6 +35,7 @@ class Traced:
     recording: Recording | None
     limits: tuple[Limit, ...]
     branches: tuple[Limit, ...] = ()  # those at which the program is another one
+    loose_views: bool = False  # views that a decomposition lays out otherwise are copies
 
 
 class Exporter:
@@ -138,7 +139,10 @@ class Exporter:
         recording = traced.recording
         for _ in range(_MOST_QUESTIONS if recording is not None else 0):
             assert recording is not None
-            question = exported.asked_again(self.finish(traced))
+            question, decomposed = exported.asked_again(self.finish(traced))
+            if question is None and not decomposed and not traced.loose_views and not recording.writes:
+                traced = dataclasses.replace(traced, loose_views=True)
+                continue
             truth = None if question is None else recording.truth(question)
             if question is None or truth not in (sympy.true, sympy.false):
                 break
@@ -152,7 +156,7 @@ class Exporter:
         if recording is None:
             return traced.program
         assertions = [exported.Assertion(x.fact, recording.text(x.fact), x.where) for x in traced.limits]
-        return exported.finish(traced.program, recording, assertions)
+        return exported.finish(traced.program, recording, assertions, loose_views=traced.loose_views)
 
     def dims(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[tuple[int, int], str]]:
         """Every dim of the arguments: its place, and how people write it."""

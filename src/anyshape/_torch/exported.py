@@ -47,8 +47,11 @@ class Assertion:
         return f"anyshape: {self.text} does not hold" + (f", and {self.where} needs it" if self.where else "")
 
 
-def finish(program: Any, recording: Recording, assertions: Sequence[Assertion]) -> Any:
-    """A program in symbols of its own that asserts `assertions`; the one that was traced stays as it is."""
+def finish(program: Any, recording: Recording, assertions: Sequence[Assertion], *, loose_views: bool = False) -> Any:
+    """A program in symbols of its own that asserts `assertions`; the one that was traced stays as it is.
+
+    `loose_views`: what lies otherwise than when it was traced is copied rather than refused.
+    """
     renaming = _Renaming(recording, dict(filter(None, (_pin(a.fact) for a in assertions))))
     facts = [(renaming.expr(a.fact), a) for a in assertions if _pin(a.fact) is None]
     facts = [(fact, a) for fact, a in facts if fact != sympy.true]  # static sizes settle it
@@ -59,6 +62,8 @@ def finish(program: Any, recording: Recording, assertions: Sequence[Assertion]) 
         for node in graph.graph.nodes if isinstance(graph, torch.fx.GraphModule) else ():
             for name in _STALE:
                 node.meta.pop(name, None)
+            if loose_views and node.target is torch.ops.aten.view.default:
+                node.target = torch.ops.aten.reshape.default
             if "val" in node.meta:
                 node.meta["val"] = renaming.value(node.meta["val"], own)
             if node.meta.get("unbacked_bindings"):
@@ -84,10 +89,10 @@ def _copied(module: Any) -> Any:
     return made
 
 
-def asked_again(program: Any) -> sympy.Basic | None:
+def asked_again(program: Any) -> tuple[sympy.Basic | None, bool]:
     """A question about sizes, over the capture's symbols, that torch asks when it decomposes a program; None if none.
 
-    The program is used up: torch learns about its symbols on the way.
+    Also whether it can be decomposed at all. The program is used up: torch learns about its symbols on the way.
     """
     names = program.graph_module.meta[_RENAMED]
     try:
@@ -96,8 +101,11 @@ def asked_again(program: Any) -> sympy.Basic | None:
     except GuardOnDataDependentSymNode as error:
         question = getattr(error, "cond", None)
         if isinstance(question, sympy.Basic) and question.free_symbols <= names.keys():
-            return question.xreplace(names)
-    return None
+            return question.xreplace(names), False
+        return None, False
+    except Exception:
+        return None, False
+    return None, True
 
 
 def _pin(fact: sympy.Basic) -> tuple[sympy.Basic, sympy.Basic] | None:
