@@ -27,12 +27,15 @@ if _TYPES:
         DeclarationError,
         DoctorError,
         Error,
+        ExportError,
         FallbackWarning,
         InvariantError,
         NewBehaviourError,
         NotCompilableError,
         UnsupportedTorchError,
     )
+    from anyshape.exported_behaviors import ExportedBehavior, ExportedBehaviors
+    from anyshape.exports import export
     from anyshape.marks import mark_dynamic, mark_static, mark_unbacked
     from anyshape.observing import observe
     from anyshape.programs import Predicate, Program, Variant
@@ -50,12 +53,15 @@ _HOMES = {
         "DeclarationError",
         "DoctorError",
         "Error",
+        "ExportError",
         "FallbackWarning",
         "InvariantError",
         "NewBehaviourError",
         "NotCompilableError",
         "UnsupportedTorchError",
     ),
+    "exported_behaviors": ("ExportedBehavior", "ExportedBehaviors"),
+    "exports": ("export",),
     "marks": ("mark_dynamic", "mark_static", "mark_unbacked"),
     "observing": ("observe",),
     "programs": ("Predicate", "Program", "Variant"),
@@ -89,6 +95,9 @@ __all__ = [
     "DeclarationError",
     "DoctorError",
     "Error",
+    "ExportError",
+    "ExportedBehavior",
+    "ExportedBehaviors",
     "FallbackWarning",
     "InvariantError",
     "NewBehaviourError",
@@ -101,6 +110,7 @@ __all__ = [
     "check",
     "compile",
     "explain",
+    "export",
     "load",
     "mark_dynamic",
     "mark_static",

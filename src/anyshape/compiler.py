@@ -204,10 +204,7 @@ def declared_door(fn: Any, words: dict[str, Any]) -> Door | None:
     entry = _entry(fn)
     if not given and (entry is None or not entry.words):
         return None
-    words = {**words, **(entry.words if entry is not None else {}), **given}
-    spec = specs.words(words["shapes"])
-    if spec is not None:
-        words = {**words, **{k: v for k, v in spec.items() if words.get(k) is None or k == "shapes"}}
+    words = declared_words({**words, **(entry.words if entry is not None else {}), **given})
     owner = fn if modules.is_module(fn) else getattr(fn, "__self__", None)
     try:
         signature = inspect.signature(fn.forward if modules.is_module(fn) else fn)
@@ -216,6 +213,14 @@ def declared_door(fn: Any, words: dict[str, Any]) -> Door | None:
     if not given and entry is not None:
         return Door(entry.declaration(signature), signature, owner)
     return Door(Declaration.parse(**words, signature=signature), signature, owner)
+
+
+def declared_words(words: dict[str, Any]) -> dict[str, Any]:
+    """The words of a declaration; those of torch's ShapesSpec are put into ours."""
+    spec = specs.words(words["shapes"])
+    if spec is None:
+        return words
+    return {**words, **{k: v for k, v in spec.items() if words.get(k) is None or k == "shapes"}}
 
 
 def _entry(fn: Any) -> spec_file.Entry | None:

@@ -242,28 +242,7 @@ class Engine:
         return capture.eagerly()
 
     def _attempts(self, *, top: bool) -> list[Callable[[], Recording]]:
-        """Ways to capture a call, the most general first."""
-        way = functools.partial(
-            Recording,
-            locate=capture.locate,
-            retrace=capture.Retrace,
-            top=top,
-            user_line=capture.user_line,
-            graph_break=capture.graph_break if self._breaks else None,
-        )
-        if self.door is None:
-            return [*(functools.partial(way, stand_ins=s) for s in STAND_INS), functools.partial(way, exact=True)]
-        door, policies, values = self.door, self.door.policies(), self.door.values()
-        declaration = door.declaration
-        plan = solver.solve_hints(declaration) if declaration.hints else {}
-
-        def declared(stand_ins: Mapping[int, int], **options: Any) -> Recording:
-            hints = _hints(declaration, values, stand_ins)
-            facts = Declared(declaration, policies, hints=hints, plan=plan)
-            return way(stand_ins=stand_ins, declared=facts, **options)
-
-        made = [functools.partial(declared, s) for s in STAND_INS]
-        return [*made, functools.partial(declared, {}, exact=True)]
+        return attempts(self.door, top=top, graph_break=capture.graph_break if self._breaks else None)
 
     def _publish(self, guarded: Any, origin: types.CodeType) -> None:
         programs = [p for p in self._pending.values() if p.admission is not None]
@@ -439,6 +418,25 @@ class Engine:
             return None
         capture.publish_guard(admission)
         return f"{capture.GUARD_NAME}({admission.guard})"
+
+
+def attempts(door: Door | None, *, top: bool, **options: Any) -> list[Callable[[], Recording]]:
+    """Ways to capture a call, the most general first."""
+    way = functools.partial(
+        Recording, locate=capture.locate, retrace=capture.Retrace, top=top, user_line=capture.user_line, **options
+    )
+    if door is None:
+        return [*(functools.partial(way, stand_ins=s) for s in STAND_INS), functools.partial(way, exact=True)]
+    declaration, policies, values = door.declaration, door.policies(), door.values()
+    plan = solver.solve_hints(declaration) if declaration.hints else {}
+
+    def declared(stand_ins: Mapping[int, int], **more: Any) -> Recording:
+        hints = _hints(declaration, values, stand_ins)
+        facts = Declared(declaration, policies, hints=hints, plan=plan)
+        return way(stand_ins=stand_ins, declared=facts, **more)
+
+    made = [functools.partial(declared, s) for s in STAND_INS]
+    return [*made, functools.partial(declared, {}, exact=True)]
 
 
 def engine_of(f: Any, *, asked_by: str, fix: str) -> Engine:

@@ -28,6 +28,8 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "AS022": "a layout is not the declared one",
         "AS023": "what a program assumes of a size does not hold",
         "AS024": "a branch on a size that may not be asked about",
+        "AS040": "a program cannot be exported for all sizes",
+        "AS041": "no program of an exported package serves a call",
         "AS050": "an artifact is not there, is cut off or was altered",
         "AS051": "an artifact was made for another machine or version",
         "AS052": "an artifact has another format",
@@ -138,6 +140,12 @@ class BranchError(Error, RuntimeError):
     """Oblivious semantics: the user's own code branches on a size that may not be asked about."""
 
     default_code = "AS024"
+
+
+class ExportError(Error, RuntimeError):
+    """A function or module cannot be exported as one program for all sizes."""
+
+    default_code = "AS040"
 
 
 class ArtifactError(Error, ValueError):

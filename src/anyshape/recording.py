@@ -72,8 +72,9 @@ class Answer:
 
     expr: sympy.Basic
     outcome: bool
-    asked_by: str  # user | framework
+    asked_by: str  # user | framework; of facts also implied: it follows from what was declared
     where: str  # file:line
+    line: str = ""  # the user's, where another one asked
 
     @property
     def fact(self) -> sympy.Basic:
@@ -105,6 +106,7 @@ class NodeRecord:
     loosened: bool = False  # told of strides what holds for most of them
     strides_show: bool = True  # not where the layout of inputs is declared to be any
     contradictory: bool = False  # a question got its general answer once, and the true one another time
+    where: str = ""  # the user's file and line
 
     def forget(self) -> None:
         """Nothing has been asked yet."""
@@ -141,7 +143,10 @@ class Recording:
         top: bool = False,
         user_line: Callable[[], str | None] = lambda: None,
         graph_break: Callable[[str], Exception] | None = None,
+        describe: Callable[[str], str] | None = None,
     ) -> None:
+        self._user_line = user_line
+        self._describe = describe or describe_source  # a source in the words of the user
         self.declared = declared or Declared()
         self.oblivious = Oblivious(self, locate=locate, user_line=user_line, graph_break=graph_break)
         self.facts: dict[sympy.Basic, Answer] = {}  # declared ones: no predicates, yet not true of every tensor
@@ -238,7 +243,7 @@ class Recording:
         """What the invariants decide; whoever relies on it relies on them, so it is kept among the facts."""
         known = self.declared.implied(expr)
         if known is not None:
-            answer = Answer(expr, known, "user", "")
+            answer = Answer(expr, known, "implied", "")
             self.facts.setdefault(answer.fact, answer)
         return known
 
@@ -247,7 +252,7 @@ class Recording:
         return self.env.settled_from_two(expr)
 
     def add_symbol(self, symbol: sympy.Symbol, source: Any, *, actual: int | float, hint: int | float) -> None:
-        self.symbols[symbol] = SymbolRecord(symbol, describe_source(source.name), _kind(source), actual, hint)
+        self.symbols[symbol] = SymbolRecord(symbol, self._describe(source.name), _kind(source), actual, hint)
         self.hints[symbol] = sympy.sympify(hint)
         self.actuals[symbol] = sympy.sympify(actual)
 
@@ -507,7 +512,7 @@ class Recording:
 
     def _note(self, expr: sympy.Basic, outcome: bool) -> Answer:
         asked_by, where = self._locate()
-        return Answer(expr, outcome, asked_by, where)
+        return Answer(expr, outcome, asked_by, where, self._user_line() or "")
 
     # -- the end -----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The code in the README and in the tour runs, and what it says in a comment beside an expression is so."""
+"""The code in the README, the tour and the how-to of export runs, and what it says in a comment beside an expression is so."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def with_backend(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     monkeypatch.setattr(compiler, "compile", quick)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial/tour.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial/tour.md", "docs/howto/export.md"])
 def test_code_runs_and_does_what_it_says(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with_backend(monkeypatch, "eager")
     scope: dict[str, Any] = {

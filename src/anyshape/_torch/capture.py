@@ -90,10 +90,12 @@ def patches(
     *,
     whole: bool,
     facts: str = "",
+    exporting: bool = False,
 ) -> Iterator[None]:
     """Everything of torch that differs while anyshape captures.
 
-    `whole`: a call of the callable begins here. `facts` keeps Inductor from mixing declarations up.
+    `whole`: a call of the callable begins here. `facts` keeps Inductor from mixing declarations up. `exporting`: there
+    is no frame that could make a call after the graph.
     """
     config = {k: v for k, v in _CONFIG.items() if hasattr(dynamo_config, k)}
     # One call that computes nothing must not make Dynamo skip the code for good.
@@ -122,7 +124,8 @@ def patches(
         stack.enter_context(mock.patch.object(SymNode, "expect_true", _expect_true))
         stack.enter_context(mock.patch.object(SymNode, "sym_max", _sym_max))
         stack.enter_context(out_calls.patches(Retrace))
-        stack.enter_context(afterwards.patches())
+        if not exporting:
+            stack.enter_context(afterwards.patches())
         stack.enter_context(rule_calls.patches({**rules, **random_state.rules()}))
         stack.enter_context(rule_calls.patches(dict(oblivious_rules), when=rule_calls.concerns_oblivious))
         stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))
@@ -202,7 +205,7 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
 
     def remembering(compiler: Any) -> Any:
         def compile_(graph: Any, inputs: Any) -> Any:
-            recording.aten.extend(_aten_nodes(graph, strides_show=not recording.loose_strides))
+            recording.aten.extend(aten_nodes(graph, strides_show=not recording.loose_strides))
             if recording.loose_strides:
                 loose_strides.prepare(graph, recording)
             for position, reason in direct_writes.survey(graph).items() if recording.out_calls else ():
@@ -221,7 +224,7 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
     return _stock_aot_module_simplified(mod, args, **kwargs)
 
 
-def _aten_nodes(graph: Any, *, strides_show: bool) -> Iterator[NodeRecord]:
+def aten_nodes(graph: Any, *, strides_show: bool) -> Iterator[NodeRecord]:
     """Every call of an aten graph whose metadata depends on a free size."""
     value = lambda n: n.meta.get("val")
     for node in graph.graph.nodes:
@@ -239,11 +242,17 @@ def _aten_nodes(graph: Any, *, strides_show: bool) -> Iterator[NodeRecord]:
             continue
         # An aten graph is functional: what it shares between its values does not show.
         record = NodeRecord(target, opaque=_is_higher_order(target), sharing_shows=False, strides_show=strides_show)
+        record.where = _last_line(node.meta.get("stack_trace"))
         try:
             record.args, record.kwargs, record.result = concrete.snapshot((args, kwargs, result))
         except concrete.NotPlain:
             record.opaque = True
         yield record
+
+
+def _last_line(stack_trace: str | None) -> str:
+    places = re.findall(r'File "(.+?)", line (\d+)', stack_trace or "")
+    return ":".join(places[-1]) if places else ""
 
 
 def _symbolic(tree: Any) -> bool:
@@ -341,6 +350,7 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
         record.loosened |= recording.oblivious.loosened and not recording.oblivious.strict
         if record.decisions or record.loosened:
             _remember_result(record, result)
+            record.where = user_line() or ""
             recording.nodes.append(record)
         return result
     finally:
@@ -445,7 +455,10 @@ def _ambient() -> Callable[[], Any] | None:
     return concrete.Ambient(tuple((d, torch.get_autocast_dtype(d)) for d in entered))
 
 
+_TORCH = os.path.dirname(torch.__file__)
+_HERE = os.path.dirname(__file__)
 _OPS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "ops")
+_OWN = (_OPS, _HERE)
 
 
 def locate() -> tuple[str, str]:
@@ -493,7 +506,9 @@ def graph_numbers(graph: Any) -> list[tuple[int, str, Any]]:
 def user_line() -> str | None:
     """The line of the user's that is being traced."""
     with contextlib.suppress(Exception):
-        stack = TracingContext.extract_stack()
+        stack = [line for line in TracingContext.extract_stack() if not line.filename.startswith(_OWN)]
+        # A module of torch's own is called from somewhere.
+        stack = [line for line in stack if not line.filename.startswith(_TORCH)] or stack
         if stack:
             return f"{stack[-1].filename}:{stack[-1].lineno}"
     return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -217,6 +218,43 @@ class TracedRun(ConcreteRun):
         """What was asked, each as the fact that holds: where all of them do, the run would have gone the same way."""
         back = {own: symbol for symbol, own in self._own.items()}
         return [guard.expr.xreplace(back) for guard in self.env.guards]
+
+
+_LOUD = ("torch._subclasses.fake_tensor", "torch.export._trace", "torch._export.non_strict_utils")
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """What fails inside is tried on purpose: torch need not log each."""
+    loggers = [logging.getLogger(name) for name in _LOUD]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def fails(call: Any, args: Any, kwargs: Any, sizes: Mapping[tuple[int, int], int]) -> bool:
+    """Whether a call raises where its arguments have other sizes, given by leaf and dim; tried on fake tensors."""
+    flat, spec = pytree.tree_flatten((args, kwargs))
+    mode = FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
+
+    def made(index: int, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        shape = [sizes.get((index, i), n) for i, n in enumerate(leaf.shape)]
+        return torch.empty(shape, dtype=leaf.dtype, device=leaf.device)
+
+    try:
+        with quietly(), mode, torch.no_grad():
+            args, kwargs = pytree.tree_unflatten([made(i, x) for i, x in enumerate(flat)], spec)
+            call(*args, **kwargs)
+    except Exception:
+        return True
+    return False
 
 
 def _contiguous(sizes: list[Any]) -> list[Any]:

@@ -26,6 +26,7 @@ def scaled_dot_product_attention(
 ) -> Any:
     if query.shape[-2] == 0 or key.shape[-2] == 0 or (query.dim() > 3 and query.shape[-3] == 0):
         return _over_nothing(query, key, value, enable_gqa)
+    is_causal = True if is_causal else False  # noqa: SIM210 - a comparison of sizes, which is no bool to the kernel
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )
