@@ -187,14 +187,20 @@ class Engine:
         outcome: Any = None
         error: BaseException | None = None
         attempts = self._attempts(top=code is self._top or capture.is_torchs_own(code))
+        kept: frozenset[str] = frozenset()
         while attempts:
-            outcome, error = self._attempt(convert, attempts.pop(0), whole=code is self._top)
+            way = attempts.pop(0)
+            outcome, error = self._attempt(convert, functools.partial(way, kept=kept), whole=code is self._top)
             if isinstance(error, Refused):
                 raise error.error
             if error is None and getattr(outcome, "guarded_code", None) is not None:
                 self._publish(outcome.guarded_code, code)
                 return outcome
             if any(r.substituted for r in self._recordings):
+                blamed = frozenset().union(*(r.blamed for r in self._recordings)) - kept
+                if blamed and isinstance(error, capture.Retrace):
+                    kept |= blamed  # the others keep their stand-ins
+                    attempts.insert(0, way)
                 continue
             # Without a stand-in the next attempt would be this one again; only the last is different.
             attempts = attempts[-1:] if isinstance(error, capture.Retrace) else []
@@ -233,10 +239,10 @@ class Engine:
         declaration = door.declaration
         plan = solver.solve_hints(declaration) if declaration.hints else {}
 
-        def declared(stand_ins: Mapping[int, int], **options: Any) -> Recording:
-            hints = _hints(declaration, values, stand_ins)
+        def declared(stand_ins: Mapping[int, int], kept: frozenset[str], **options: Any) -> Recording:
+            hints = _hints(declaration, values, stand_ins, kept)
             facts = Declared(declaration, policies, hints=hints, plan=plan)
-            return way(stand_ins=stand_ins, declared=facts, **options)
+            return way(stand_ins=stand_ins, declared=facts, kept=kept, **options)
 
         made = [functools.partial(declared, s) for s in STAND_INS]
         return [*made, functools.partial(declared, {}, exact=True)]
@@ -414,13 +420,17 @@ def engine_of(f: Any, *, asked_by: str, fix: str) -> Engine:
     return engine
 
 
-def _hints(declaration: Declaration, values: Mapping[str, int], stand_ins: Mapping[int, int]) -> dict[str, int]:
+def _hints(
+    declaration: Declaration, values: Mapping[str, int], stand_ins: Mapping[int, int], kept: frozenset[str]
+) -> dict[str, int]:
     """What each name is taken to be in a capture: its size, unless that is 0 or 1 and has a stand-in.
 
     A stand-in satisfies the invariants as sizes do: it is solved for, the other sizes being as they are if they can.
     """
     replaced = {
-        n for n, v in values.items() if v in stand_ins or (v in STAND_INS[0] and n in declaration.oblivious_names)
+        n
+        for n, v in values.items()
+        if (v in stand_ins and n not in kept) or (v in STAND_INS[0] and n in declaration.oblivious_names)
     }
     if not replaced:
         return dict(values)
