@@ -464,6 +464,9 @@ class Recording:
                 self.oblivious.insist(expr)
             return True
         if self.truth(expr) != sympy.true:
+            if self.substituted and not self.silent and Answer(expr, True, "", "").holds(self.actuals):
+                self.blame(expr)  # a stand-in where another size has none
+                raise self.retrace
             if self.phase == "aot" and not self.exact:
                 raise self.retrace  # a general answer led here
             return False

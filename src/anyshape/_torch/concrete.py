@@ -13,6 +13,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -78,7 +79,7 @@ def snapshot(tree: Any) -> Any:
 
     def leaf(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            if value.layout is not torch.strided or type(value) not in _PLAIN:
+            if value.layout is not torch.strided or type(value) not in _PLAIN or is_functorch_wrapped_tensor(value):
                 raise NotPlain(type(value).__name__)
             return TensorSnapshot(
                 tuple(map(number_expr, value.shape)),
