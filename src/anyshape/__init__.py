@@ -17,6 +17,7 @@ if _versions.is_installed() or _TYPES:
     from anyshape.errors import (
         AssumptionError,
         BranchError,
+        DataBranchError,
         DeclarationError,
         DoctorError,
         Error,
@@ -42,6 +43,7 @@ else:
 __all__ = [
     "AssumptionError",
     "BranchError",
+    "DataBranchError",
     "Coverage",
     "DeclarationError",
     "DoctorError",

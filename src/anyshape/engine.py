@@ -24,7 +24,7 @@ from anyshape.declaration.expression import Clause
 from anyshape.declared import Declared
 from anyshape.dispatch import Admission, holds
 from anyshape.door import Door
-from anyshape.errors import FallbackWarning, NewBehaviourError, NotCompilableError
+from anyshape.errors import DataBranchError, FallbackWarning, NewBehaviourError, NotCompilableError
 from anyshape.oblivious import Refused
 from anyshape.programs import OutCall, Predicate, Program, Variant
 from anyshape.recording import STAND_INS, Answer, InputRecord, Recording, describe_source
@@ -206,6 +206,9 @@ class Engine:
             attempts = attempts[-1:] if isinstance(error, capture.Retrace) else []
         if error is None:
             return outcome
+        branch = capture.data_branch(error) if self._fullgraph else None
+        if branch is not None:
+            raise _data_branch(*branch) from error
         if not isinstance(error, capture.Retrace) and not capture.runs_eagerly(
             error, fullgraph=self._fullgraph, torchs_backend=not self._own_backend
         ):
@@ -418,6 +421,17 @@ def engine_of(f: Any, *, asked_by: str, fix: str) -> Engine:
         what = f"anyshape.{asked_by} takes a function compiled by anyshape"
         raise NotCompilableError(what, value=type(f).__name__, fix=f"f = anyshape.compile(fn); {fix}")
     return engine
+
+
+def _data_branch(where: str, asked: str) -> DataBranchError:
+    return DataBranchError(
+        "fullgraph=True, and the program branches on a value that it computes itself",
+        where=where,
+        value=asked,
+        fix="torch.cond(condition, when_true, when_false, operands)  to decide in the graph\n"
+        "torch._check(condition)  if it always holds\n"
+        "anyshape.compile(fn)  without fullgraph=True: the graph breaks there",
+    )
 
 
 def _hints(

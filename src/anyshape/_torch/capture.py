@@ -221,7 +221,12 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
 
 def _aten_nodes(graph: Any, *, strides_show: bool) -> Iterator[NodeRecord]:
     """Every call of an aten graph whose metadata depends on a free size."""
-    value = lambda n: n.meta.get("val")
+
+    def value(node: Any) -> Any:
+        if node.op == "get_attr" and isinstance(getattr(graph, node.target, None), torch.fx.GraphModule):
+            return getattr(graph, node.target)  # what torch.cond is to run
+        return node.meta.get("val")
+
     for node in graph.graph.nodes:
         if node.op != "call_function" or value(node) is None:
             continue
@@ -236,7 +241,7 @@ def _aten_nodes(graph: Any, *, strides_show: bool) -> Iterator[NodeRecord]:
         if not _symbolic((args, kwargs, result)):
             continue
         # An aten graph is functional: what it shares between its values does not show.
-        record = NodeRecord(target, opaque=_is_higher_order(target), sharing_shows=False, strides_show=strides_show)
+        record = NodeRecord(target, opaque=_is_sealed(target), sharing_shows=False, strides_show=strides_show)
         try:
             record.args, record.kwargs, record.result = concrete.snapshot((args, kwargs, result))
         except concrete.NotPlain:
@@ -272,7 +277,7 @@ def _check_function_manager(code: Any, graph: Any, *args: Any, **kwargs: Any) ->
     if isinstance(getattr(graph, "shape_env", None), FreeShapeEnv):
         why = getattr(graph, "compile_subgraph_reason", None)
         if why is not None and why.graph_break:
-            graph.shape_env.recording.graph_breaks.append(str(why.reason).splitlines()[0])
+            graph.shape_env.recording.graph_breaks.append(_break_text(why))
         recording = graph.shape_env.recording
         for source, info in graph.input_source_to_sizes_strides.items():
             if any(isinstance(n, torch.SymInt) for n in info["size"]):
@@ -280,6 +285,15 @@ def _check_function_manager(code: Any, graph: Any, *args: Any, **kwargs: Any) ->
                 if recording.oblivious.symbols and source.name in recording.let_in:
                     info["size"] = [None] * len(info["size"])  # declared numbers, which the door has checked
     return _CheckFunctionManager(code, graph, *args, **kwargs)
+
+
+def _break_text(why: Any) -> str:
+    """A graph break in a line."""
+    text = str(why.reason).splitlines()[0]
+    if text.startswith("generic_jump") and why.user_stack:
+        place = why.user_stack[-1]
+        return f"a branch on a value that the graph computes, at {place.filename}:{place.lineno}"
+    return text
 
 
 def _concrete_values(numbers: Any) -> list[int | None]:
@@ -319,7 +333,7 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
         record.args, record.kwargs = concrete.snapshot((args, kwargs))
     except concrete.NotPlain:
         record.opaque = True
-    record.opaque = record.opaque or record.call is None or _is_higher_order(record.call)
+    record.opaque = record.opaque or record.call is None or _is_sealed(record.call)
     record.context = _ambient()
     record.strides_show = not recording.loose_strides
     recording.begin_node(record)
@@ -431,8 +445,12 @@ def _remember_result(record: NodeRecord, result: Any) -> None:
         record.opaque = True
 
 
-def _is_higher_order(call: Any) -> bool:
-    return isinstance(call, torch._ops.HigherOrderOperator)
+# Control flow: its graphs are made of nodes that are verified themselves, and it runs on fake tensors of any size.
+_OPEN = ("cond", "while_loop", "scan", "associative_scan", "map_impl")
+
+
+def _is_sealed(call: Any) -> bool:
+    return isinstance(call, torch._ops.HigherOrderOperator) and call.name() not in _OPEN
 
 
 def _ambient() -> Callable[[], Any] | None:
@@ -576,6 +594,16 @@ def runs_eagerly(error: BaseException, *, fullgraph: bool, torchs_backend: bool)
     if fullgraph and isinstance(error, dynamo_exc.Unsupported):
         return False
     return isinstance(error, Exception)
+
+
+def data_branch(error: BaseException) -> tuple[str, str] | None:
+    """Where the user's own code branches on a value that the graph computes, and on what; None for other errors."""
+    text = str(error)
+    asked = re.search(r"data-dependent expression (.+?) \(unhinted", text)
+    if not isinstance(error, dynamo_exc.UserError) or asked is None:
+        return None
+    places = re.findall(r'File "([^"]+)", line (\d+), in', text)
+    return ":".join(places[-1]) if places else "?:0", asked[1]
 
 
 _BACKEND_ERRORS = (dynamo_exc.BackendCompilerFailed, InductorError)

@@ -49,11 +49,15 @@ class OpLog(TorchDispatchMode):
     A composite call that picks another way for other sizes may well give the same metadata; its aten calls tell.
     """
 
+    supports_higher_order_operators = True  # torch.cond and its kin: their graphs are not looked into
+
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[tuple[Any, Any]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            return func(*args, **(kwargs or {}))
         if func not in _BOOKKEEPING and func.namespace != "prim":  # prim.device and its kin compute nothing
             numbers = [x for x in leaves((args, kwargs or {})) if isinstance(x, _NUMBERS)]
             self.calls.append((func, tuple(number_expr(n) for n in numbers)))
