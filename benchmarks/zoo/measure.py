@@ -22,6 +22,7 @@ from benchmarks.zoo import pictures, rows, sounds, text
 ROWS: dict[str, rows.Row] = {row.name: row for row in (*text.ROWS, *pictures.ROWS, *sounds.ROWS)}
 SIZES = [(2, 16), (3, 24), (1, 16), (5, 7), (4, 32)]
 UNIT = (1, 1)
+STOCK = stock.ALL_MODES
 BATCHES = [(2, 16), (3, 16), (1, 16), (5, 16), (4, 16), (7, 16)]
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from anyshape import assertions, ops, solver
-from anyshape._torch import afterwards, aliases, capture, loose_strides, memory, raised, specialise
+from anyshape._torch import afterwards, aliases, breaks, capture, loose_strides, memory, raised, specialise
 from anyshape.declaration import Declaration
 from anyshape.declaration.expression import Clause
 from anyshape.declared import Declared
@@ -138,7 +138,7 @@ class Engine:
         self._own_backend = own_backend  # the user's own: its errors are the user's to see
         self._fullgraph = fullgraph
         self._programs: list[LiveProgram] = []
-        self.fallbacks: collections.Counter[str] = collections.Counter()
+        self._fallbacks: collections.Counter[str] = collections.Counter()
         self._recordings: list[Recording] = []
         self._pending: dict[int, LiveProgram] = {}
         self._eager_calls: dict[Any, tuple[str, bool]] = {}
@@ -164,6 +164,16 @@ class Engine:
     def programs(self) -> list[LiveProgram]:
         """Those whose compiled code is alive: `torch.compiler.reset()` drops it."""
         return [p for p in self._programs if not p.retired and (p.code is None or p.code() is not None)]
+
+    @property
+    def fallbacks(self) -> collections.Counter[str]:
+        """How often a call, or what follows a graph break in it, ran eagerly."""
+        found = self._fallbacks.copy()
+        for program in self.programs:
+            for text in program.recording.graph_breaks:
+                if text.startswith(breaks.REST):
+                    found[text] += program.calls
+        return found
 
     # -- capture -----------------------------------------------------------------------------------------------
 
@@ -221,7 +231,7 @@ class Engine:
 
     def _run_eagerly(self, code: types.CodeType, reason: str, expected: bool) -> Any:
         """Count it, and leave the call to eager: as a whole where nothing of it has run yet, else this frame of it."""
-        self.fallbacks[reason] += 1
+        self._fallbacks[reason] += 1
         if code is self._top:
             raise RunEagerly(reason, expected=expected)
         return capture.eagerly()
@@ -267,6 +277,8 @@ class Engine:
     def _retire_for(self, program: LiveProgram) -> None:
         """A program that was made when no size told a broadcast from none is not needed beside the one for both."""
         assert program.admission is not None
+        if program.recording.graph_breaks:
+            return  # one that does not break may well be the better one
         for other in self.programs:
             if other.origin is not program.origin or other.guards != program.guards or other.admission is None:
                 continue

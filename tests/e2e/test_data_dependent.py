@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import anyshape
+from anyshape._torch import breaks
 
 
 def _numbers(n: int) -> torch.Tensor:
@@ -173,3 +175,30 @@ def test_a_branch_on_a_value_is_an_error_of_the_whole_graph() -> None:
     with pytest.raises(anyshape.errors.DataBranchError, match=r"AS025(.|\n)*test_data_dependent.py:\d+(.|\n)*torch.cond") as e:
         f(torch.ones(5))
     assert e.value.value is not None and "> 10" in str(e.value.value)
+
+
+def _stretched(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Either of two sizes born from data may be 1, and is stretched then."""
+    return (x[x > 0].float() + y[y > 0].float()).sin() * 2
+
+
+def test_what_follows_a_broadcast_of_born_sizes_is_captured() -> None:
+    f = anyshape.compile(_stretched, backend="aot_eager")
+    for n, m in ((8, 8), (12, 12), (8, 2), (2, 8), (2, 2), (1, 1)):
+        x, y = torch.arange(n) % 4, torch.arange(m) % 4
+        if m == 2:
+            y = y.clamp(max=1)
+        torch.testing.assert_close(f(x, y), _stretched(x, y))
+    assert f.fallbacks == {}
+    assert [p.calls for p in f.programs] == [6, 6]
+
+
+def test_the_rest_of_a_function_that_runs_eagerly_is_counted() -> None:
+    f = anyshape.compile(torch.sin, backend="aot_eager")
+    f(torch.ones(3))
+    why = types.SimpleNamespace(
+        reason="step_unsupported", user_stack=[types.SimpleNamespace(filename="model.py", lineno=3)]
+    )
+    f._engine.programs[0].recording.graph_breaks.append(breaks.text(why))
+    f(torch.ones(4))
+    assert f.fallbacks == {"the rest of the function runs eagerly, from model.py:3": 2}

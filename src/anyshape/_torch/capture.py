@@ -41,6 +41,7 @@ from torch.utils import _pytree as pytree
 from anyshape import verify
 from anyshape._torch import (
     afterwards,
+    breaks,
     compiling,
     concrete,
     direct_writes,
@@ -122,6 +123,7 @@ def patches(
         stack.enter_context(mock.patch.object(SymNode, "sym_max", _sym_max))
         stack.enter_context(out_calls.patches(Retrace))
         stack.enter_context(afterwards.patches())
+        stack.enter_context(breaks.patches())
         stack.enter_context(rule_calls.patches({**rules, **random_state.rules()}))
         stack.enter_context(rule_calls.patches(dict(oblivious_rules), when=rule_calls.concerns_oblivious))
         stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))
@@ -277,7 +279,7 @@ def _check_function_manager(code: Any, graph: Any, *args: Any, **kwargs: Any) ->
     if isinstance(getattr(graph, "shape_env", None), FreeShapeEnv):
         why = getattr(graph, "compile_subgraph_reason", None)
         if why is not None and why.graph_break:
-            graph.shape_env.recording.graph_breaks.append(_break_text(why))
+            graph.shape_env.recording.graph_breaks.append(breaks.text(why))
         recording = graph.shape_env.recording
         for source, info in graph.input_source_to_sizes_strides.items():
             if any(isinstance(n, torch.SymInt) for n in info["size"]):
@@ -285,15 +287,6 @@ def _check_function_manager(code: Any, graph: Any, *args: Any, **kwargs: Any) ->
                 if recording.oblivious.symbols and source.name in recording.let_in:
                     info["size"] = [None] * len(info["size"])  # declared numbers, which the door has checked
     return _CheckFunctionManager(code, graph, *args, **kwargs)
-
-
-def _break_text(why: Any) -> str:
-    """A graph break in a line."""
-    text = str(why.reason).splitlines()[0]
-    if text.startswith("generic_jump") and why.user_stack:
-        place = why.user_stack[-1]
-        return f"a branch on a value that the graph computes, at {place.filename}:{place.lineno}"
-    return text
 
 
 def _concrete_values(numbers: Any) -> list[int | None]:
