@@ -1,6 +1,7 @@
 """Runs the zoo, beside stock modes: progress on the terminal, a JSON file that a later run goes on from, a page.
 
-usage: python -m benchmarks.zoo [--json FILE] [--html FILE] [--only NAME ...] [--ways WAY ...] [--backend NAME] [--again]
+usage: python -m benchmarks.zoo [--json FILE] [--html FILE] [--only NAME ...] [--ways WAY ...] [--backend NAME]
+                              [--markdown FILE] [--again]
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path("build/zoo.json"))
     parser.add_argument("--html", type=pathlib.Path, default=pathlib.Path("build/zoo.html"))
+    parser.add_argument("--markdown", type=pathlib.Path)
     parser.add_argument("--only", nargs="+", choices=measure.ROWS, metavar="NAME", default=list(measure.ROWS))
     parser.add_argument("--ways", nargs="+", choices=WAYS, metavar="WAY", default=list(WAYS))
     parser.add_argument("--backend", default="aot_eager")
@@ -58,6 +60,8 @@ def main() -> None:
         options.json.write_text(json.dumps(results, indent=1))
     report.table(results)
     options.html.write_text(page.render(results))
+    if options.markdown:
+        options.markdown.write_text(report.markdown(results))
     print(f"{options.json}, {options.html}")
 
 

@@ -34,12 +34,12 @@ def line(name: str, way: str, result: Mapping[str, Any]) -> str:
 
 def verdict(result: Mapping[str, Any] | None) -> str:
     """In a few words: programs, and whatever is not as it should be."""
-    if result is None:
+    if not result:
         return ""
     if result.get("error") and "programs" not in result:
         return f"failed: {result['error'][:60]}"
     text = str(result["programs"])
-    if result.get("with_unit", result["programs"]) != result["programs"]:
+    if result.get("with_unit") not in (None, result["programs"]):
         text += f" → {result['with_unit']}"
     if result["wrong"]:
         text += f", {len(result['wrong'])} wrong"
@@ -51,7 +51,7 @@ def verdict(result: Mapping[str, Any] | None) -> str:
 
 
 def own_branches(result: Mapping[str, Any] | None) -> list[str]:
-    """The questions about sizes that the model's own code asks, with their lines; what every program asks is no reason."""
+    """What the model's own code asks about sizes, with the lines; what every program asks is no reason."""
     programs = [p["predicates"] for p in (result or {}).get("behaviours", ())]
     texts = [{(text, where) for text, by, where in asked if by == "user"} for asked in programs]
     shared = set.intersection(*texts) if texts else set()
@@ -69,15 +69,16 @@ def bars(models: Models) -> dict[str, str]:
     right = [n for n, r in runs.items() if not r["wrong"] and not r["error"]]
     one = [n for n in right if runs[n]["programs"] == 1 and runs[n]["fullgraph"] and not runs[n]["fallbacks"]]
     few = [n for n in right if runs[n]["programs"] <= 3 and not runs[n]["fallbacks"]]
-    unit = [n for n in right if runs[n]["with_unit"] <= runs[n]["programs"] + 1]
+    asked = [n for n in runs if runs[n].get("with_unit") is not None]
+    unit = [n for n in asked if n in right and runs[n]["with_unit"] <= runs[n]["programs"] + 1]
     trained = {n: m["training"] for n, m in models.items() if "training" in m}
-    good = [n for n, r in trained.items() if not r["wrong"] and not r["error"] and r["programs"] == 1]
+    good = [n for n, r in trained.items() if not (r["wrong"] or r["error"] or r["fallbacks"]) and r["programs"] == 1]
     found = {
         "models": str(len(runs)),
         "equal to eager at every size": f"{len(right)} of {len(runs)}",
         "one program for all sizes, fullgraph=True": f"{len(one)} of {len(runs)}",
         "three programs or fewer, nothing run eagerly": f"{len(few)} of {len(runs)}",
-        "at most one program more at length 1": f"{len(unit)} of {len(runs)}",
+        "at most one program more at length 1": f"{len(unit)} of {len(asked)}",
         "trained with eager's gradients and one program": f"{len(good)} of {len(trained)}",
     }
     for mode in measure.STOCK:
@@ -86,6 +87,22 @@ def bars(models: Models) -> dict[str, str]:
         if stock:
             found[f"stock, {mode}: right with one graph"] = f"{len(single)} of {len(stock)}"
     return found
+
+
+def markdown(results: Mapping[str, Any]) -> str:
+    """The table for the documentation."""
+    lines = []
+    for key, run in results.items():
+        lines += [f"## torch {key}, transformers {run['versions']['transformers']}", "", "| | |", "| --- | --- |"]
+        lines += [f"| {what} | {count} |" for what, count in bars(run["models"]).items()]
+        ways = [w for w in ("inference", "training", *measure.STOCK) if any(w in m for m in run["models"].values())]
+        titles = ["anyshape" if w == "inference" else w if w == "training" else f"stock, {w}" for w in ways]
+        lines += ["", f"| model | {' | '.join(titles)} | the model's own branches |", "| --- " * (len(ways) + 2) + "|"]
+        for name, model in run["models"].items():
+            own = "<br>".join(f"`{text.replace('|', '/')}`" for text in own_branches(model.get("inference"))[:4])
+            lines.append(f"| {name} | {' | '.join(verdict(model.get(way)) for way in ways)} | {own} |")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def table(results: Mapping[str, Any]) -> None:

@@ -43,8 +43,8 @@ else:
 __all__ = [
     "AssumptionError",
     "BranchError",
-    "DataBranchError",
     "Coverage",
+    "DataBranchError",
     "DeclarationError",
     "DoctorError",
     "Error",

@@ -236,7 +236,7 @@ class Engine:
             raise RunEagerly(reason, expected=expected)
         return capture.eagerly()
 
-    def _attempts(self, *, top: bool) -> list[Callable[[], Recording]]:
+    def _attempts(self, *, top: bool) -> list[Callable[..., Recording]]:
         """Ways to capture a call, the most general first."""
         way = functools.partial(
             Recording,

@@ -172,7 +172,9 @@ def test_a_branch_on_a_value_is_an_error_of_the_whole_graph() -> None:
         return x - 1 if x.sum().item() > 10 else x.relu()
 
     f = anyshape.compile(stops, backend="aot_eager", fullgraph=True)
-    with pytest.raises(anyshape.errors.DataBranchError, match=r"AS025(.|\n)*test_data_dependent.py:\d+(.|\n)*torch.cond") as e:
+    with pytest.raises(
+        anyshape.errors.DataBranchError, match=r"AS025(.|\n)*test_data_dependent.py:\d+(.|\n)*torch.cond"
+    ) as e:
         f(torch.ones(5))
     assert e.value.value is not None and "> 10" in str(e.value.value)
 

@@ -80,7 +80,7 @@ def patches(rules: dict[Any, Any], *, when: Callable[[Any], bool] = lambda args:
 
 
 def _plain_truths(tx: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """Whether a size is above 1 (`is_causal=n > 1`) is no argument for a kernel, which takes a bool: it is asked here."""
+    """Whether a size is above 1 (`is_causal=n > 1`) is no argument for a kernel, which wants a bool: asked here."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, SymNodeVariable) and isinstance(value.sym_num, torch.SymBool):
