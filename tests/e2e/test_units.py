@@ -63,9 +63,8 @@ def test_two_bounds_that_meet_are_a_number() -> None:
     """`n <= 1` and `n != 0`: what is left asks nothing more about n."""
 
     def narrow(x: torch.Tensor) -> torch.Tensor:
-        if x.shape[1] <= 1:
-            if x.shape[1] != 0:
-                return x.reshape(x.shape[0] * x.shape[1], -1) + 1
+        if x.shape[1] <= 1 and x.shape[1] != 0:
+            return x.reshape(x.shape[0] * x.shape[1], -1) + 1
         return x * 2
 
     f = anyshape.compile(narrow, backend="aot_eager", fullgraph=True)
