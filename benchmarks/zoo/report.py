@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -51,12 +52,16 @@ def verdict(result: Mapping[str, Any] | None) -> str:
 
 
 def own_branches(result: Mapping[str, Any] | None) -> list[str]:
-    """What the model's own code asks about sizes, with the lines; what every program asks is no reason."""
+    """What the model's own code asks about sizes, a line each; what every program asks alike is no reason."""
     programs = [p["predicates"] for p in (result or {}).get("behaviours", ())]
-    texts = [{(text, where) for text, by, where in asked if by == "user"} for asked in programs]
+    texts = [{(where, text) for text, by, where in asked if by == "user"} for asked in programs]
     shared = set.intersection(*texts) if texts else set()
-    found = sorted({f"{text}  ({_short(where)})" for asked in texts for text, where in asked - shared})
-    return found if len(programs) > 1 else []
+    lines = {where: text for asked in texts for where, text in sorted(asked - shared)}
+    return [f"{_plain(text)} ({_short(where)})" for where, text in lines.items()] if len(programs) > 1 else []
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"kwargs\['(\w+)'\]", r"\1", text)
 
 
 def _short(where: str) -> str:
