@@ -52,7 +52,7 @@ class Row:
     kind: str
     config: Mapping[str, Any]
     inputs: Callable[[int, int], Inputs]
-    trains: bool = False
+    trains: bool = False  # not where a layer is dropped by a branch on a random number: such a model is no one graph
     unit: bool = True  # a length of 1 means something
     parts: Mapping[str, tuple[str, Mapping[str, Any]]] = dataclasses.field(default_factory=dict)
 

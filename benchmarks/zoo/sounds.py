@@ -32,7 +32,7 @@ def _patched_sound(batch: int, length: int) -> dict[str, torch.Tensor]:
 
 
 ROWS = [
-    Row("whisper", "WhisperForConditionalGeneration", "audio", SPEECH, spectrum(16, 128), True),
+    Row("whisper", "WhisperForConditionalGeneration", "audio", SPEECH, spectrum(16, 128)),
     Row("speech-to-text", "Speech2TextForConditionalGeneration", "audio", {**SPEECH, "input_feat_per_channel": 16, "conv_channels": 32, "num_conv_layers": 2, "conv_kernel_sizes": [5, 5]}, spectrum(16, 128, last="bins")),
     _wave("wav2vec2", "Wav2Vec2Model"),
     _wave("hubert", "HubertModel"),
