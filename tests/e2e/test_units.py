@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -32,6 +33,22 @@ def test_a_size_that_must_equal_one_without_a_stand_in_has_none() -> None:
         return torch.bmm(scores[None], keys.mT[None])
 
     _check(masked, [(1, 1), (3, 1), (1, 5), (4, 3)], inputs=2, programs=2)
+
+
+@pytest.mark.slow
+def test_an_encoder_that_begins_with_one_token() -> None:
+    """Where batch and length are both taken as 1, the batch of 1 gets a program of its own, and there are three."""
+    pytest.importorskip("transformers")
+    from benchmarks.zoo import measure
+
+    row = measure.ROWS["bert"]
+    model = row.build().eval()
+    f = anyshape.compile(model, backend="aot_eager", fullgraph=True)
+    with torch.no_grad():
+        for size in ((1, 1), (2, 1), (1, 16), (3, 5)):
+            want, got = (measure.seeded(call, **row.inputs(*size)) for call in (model, f))
+            assert measure.difference(got, want) == ""
+    assert f.fallbacks == {} and len(f.programs) == 2
 
 
 def test_the_same_by_declared_names() -> None:
