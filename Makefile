@@ -1,17 +1,19 @@
 # Everything works on a fresh machine: each target first makes its own virtual environment, once.
 #   make demo                  side by side with stock torch
+#   make zoo                   real models beside stock torch: a table and a page
 #   make test                  lint, types and the suite
 #   make test TORCH=2.15.0     the same on another torch
 
 TORCH  ?= 2.13.0
 PYTHON ?= python3
 PYTEST_ARGS ?=
+ZOO_ARGS ?=
 
 VENV  := .venv-$(TORCH)
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.ready-$(shell cksum pyproject.toml | cut -d' ' -f1)
 
-.PHONY: demo test pytest lint types format docs clean venv
+.PHONY: demo zoo test pytest lint types format docs clean venv
 .DEFAULT_GOAL := test
 
 # torch comes first and alone, so that a local wheel is taken; the constraint keeps later installs from replacing it.
@@ -28,6 +30,10 @@ venv: $(STAMP)
 
 demo: $(STAMP)
 	$(BIN)/python -m anyshape demo
+
+# Goes on where an earlier run was stopped; ZOO_ARGS="--only llama bert" for some of it.
+zoo: $(STAMP)
+	$(BIN)/python -m benchmarks.zoo $(ZOO_ARGS)
 
 test: lint types pytest
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -43,16 +43,27 @@ class Refusal:
 def holds(recording: Recording, sizes: Mapping[sympy.Basic, sympy.Basic]) -> bool:
     """Whether a capture holds at `sizes`: asked of the very call that is being captured, before it is compiled."""
     if not all(a.holds(sizes) for a in _answers(recording)):
+        _blame(recording, _answers(recording), sizes)
         return False
     for node in recording.nodes:
         strict = node.chooses_otherwise(sizes)
         # A copy in the place of a view shows; under oblivious semantics only where it is written to.
         loose = node.loosened and (recording.writes or not recording.oblivious.symbols)
         if (loose or not node.holds(sizes)) and verify.differs(node, sizes, strict=strict) is not None:
+            _blame(recording, node.decisions.values(), sizes)
             return False
     if not recording.aot_contradictory and all(a.holds(sizes) for a in recording.aot_decisions.values()):
         return True
-    return all(verify.differs(node, sizes) is None for node in verify.distinct(recording.aten))
+    if all(verify.differs(node, sizes) is None for node in verify.distinct(recording.aten)):
+        return True
+    _blame(recording, recording.aot_decisions.values(), sizes)
+    return False
+
+
+def _blame(recording: Recording, answers: Iterable[Answer], sizes: Mapping[sympy.Basic, sympy.Basic]) -> None:
+    for answer in answers:
+        if not answer.holds(sizes):
+            recording.blame(answer.expr)
 
 
 def _answers(recording: Recording) -> list[Answer]:

@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from anyshape import assertions, ops, solver
-from anyshape._torch import afterwards, aliases, capture, light_code, loose_strides, memory, raised, specialise
+from anyshape._torch import afterwards, aliases, breaks, capture, light_code, loose_strides, memory, raised, specialise
 from anyshape.declaration import Declaration
 from anyshape.declaration.expression import Clause
 from anyshape.declared import Declared
 from anyshape.dispatch import Admission, holds
 from anyshape.door import Door
-from anyshape.errors import FallbackWarning, NewBehaviourError, NotCompilableError
+from anyshape.errors import DataBranchError, FallbackWarning, NewBehaviourError, NotCompilableError
 from anyshape.oblivious import Refused
 from anyshape.programs import OutCall, Predicate, Program, Variant
 from anyshape.recording import STAND_INS, Answer, InputRecord, Recording, describe_source
@@ -157,7 +157,7 @@ class Engine:
         self._own_backend = own_backend  # the user's own: its errors are the user's to see
         self._fullgraph = fullgraph
         self._programs: list[LiveProgram] = []
-        self.fallbacks: collections.Counter[str] = collections.Counter()
+        self._fallbacks: collections.Counter[str] = collections.Counter()
         self._recordings: list[Recording] = []
         self._pending: dict[int, LiveProgram] = {}
         self._eager_calls: dict[Any, tuple[str, bool]] = {}
@@ -189,6 +189,16 @@ class Engine:
         """What `f.programs` shows."""
         return tuple(p.view() for p in (*self.programs, *self.loaded))
 
+    @property
+    def fallbacks(self) -> collections.Counter[str]:
+        """How often a call, or what follows a graph break in it, ran eagerly."""
+        found = self._fallbacks.copy()
+        for program in self.programs:
+            for text in program.recording.graph_breaks:
+                if text.startswith(breaks.REST):
+                    found[text] += program.calls
+        return found
+
     # -- capture -----------------------------------------------------------------------------------------------
 
     def capture(self, convert: Callable[[], Any], frame: Any) -> Any:
@@ -211,19 +221,28 @@ class Engine:
         outcome: Any = None
         error: BaseException | None = None
         attempts = self._attempts(top=code is self._top or capture.is_torchs_own(code))
+        kept: frozenset[str] = frozenset()
         while attempts:
-            outcome, error = self._attempt(convert, attempts.pop(0), whole=code is self._top)
+            way = attempts.pop(0)
+            outcome, error = self._attempt(convert, functools.partial(way, kept=kept), whole=code is self._top)
             if isinstance(error, Refused):
                 raise error.error
             if error is None and getattr(outcome, "guarded_code", None) is not None:
                 self._publish(outcome.guarded_code, code)
                 return outcome
             if any(r.substituted for r in self._recordings):
+                blamed = frozenset().union(*(r.blamed for r in self._recordings)) - kept
+                if blamed and isinstance(error, capture.Retrace):
+                    kept |= blamed  # the others keep their stand-ins
+                    attempts.insert(0, way)
                 continue
             # Without a stand-in the next attempt would be this one again; only the last is different.
             attempts = attempts[-1:] if isinstance(error, capture.Retrace) else []
         if error is None:
             return outcome
+        branch = capture.data_branch(error) if self._fullgraph else None
+        if branch is not None:
+            raise _data_branch(*branch) from error
         if not isinstance(error, capture.Retrace) and not capture.runs_eagerly(
             error, fullgraph=self._fullgraph, torchs_backend=not self._own_backend
         ):
@@ -236,12 +255,12 @@ class Engine:
 
     def _run_eagerly(self, code: types.CodeType, reason: str, expected: bool) -> Any:
         """Count it, and leave the call to eager: as a whole where nothing of it has run yet, else this frame of it."""
-        self.fallbacks[reason] += 1
+        self._fallbacks[reason] += 1
         if code is self._top:
             raise RunEagerly(reason, expected=expected)
         return capture.eagerly()
 
-    def _attempts(self, *, top: bool) -> list[Callable[[], Recording]]:
+    def _attempts(self, *, top: bool) -> list[Callable[..., Recording]]:
         return attempts(self.door, top=top, graph_break=capture.graph_break if self._breaks else None)
 
     def _publish(self, guarded: Any, origin: types.CodeType) -> None:
@@ -261,6 +280,8 @@ class Engine:
     def _retire_for(self, program: LiveProgram) -> None:
         """A program that was made when no size told a broadcast from none is not needed beside the one for both."""
         assert program.admission is not None
+        if program.recording.graph_breaks:
+            return  # one that does not break may well be the better one
         for other in self.programs:
             if other.origin is not program.origin or other.guards != program.guards or other.admission is None:
                 continue
@@ -420,7 +441,7 @@ class Engine:
         return f"{capture.GUARD_NAME}({admission.guard})"
 
 
-def attempts(door: Door | None, *, top: bool, **options: Any) -> list[Callable[[], Recording]]:
+def attempts(door: Door | None, *, top: bool, **options: Any) -> list[Callable[..., Recording]]:
     """Ways to capture a call, the most general first."""
     way = functools.partial(
         Recording, locate=capture.locate, retrace=capture.Retrace, top=top, user_line=capture.user_line, **options
@@ -430,10 +451,10 @@ def attempts(door: Door | None, *, top: bool, **options: Any) -> list[Callable[[
     declaration, policies, values = door.declaration, door.policies(), door.values()
     plan = solver.solve_hints(declaration) if declaration.hints else {}
 
-    def declared(stand_ins: Mapping[int, int], **more: Any) -> Recording:
-        hints = _hints(declaration, values, stand_ins)
+    def declared(stand_ins: Mapping[int, int], kept: frozenset[str] = frozenset(), **more: Any) -> Recording:
+        hints = _hints(declaration, values, stand_ins, kept)
         facts = Declared(declaration, policies, hints=hints, plan=plan)
-        return way(stand_ins=stand_ins, declared=facts, **more)
+        return way(stand_ins=stand_ins, declared=facts, kept=kept, **more)
 
     made = [functools.partial(declared, s) for s in STAND_INS]
     return [*made, functools.partial(declared, {}, exact=True)]
@@ -448,13 +469,28 @@ def engine_of(f: Any, *, asked_by: str, fix: str) -> Engine:
     return engine
 
 
-def _hints(declaration: Declaration, values: Mapping[str, int], stand_ins: Mapping[int, int]) -> dict[str, int]:
+def _data_branch(where: str, asked: str) -> DataBranchError:
+    return DataBranchError(
+        "fullgraph=True, and the program branches on a value that it computes itself",
+        where=where,
+        value=asked,
+        fix="torch.cond(condition, when_true, when_false, operands)  to decide in the graph\n"
+        "torch._check(condition)  if it always holds\n"
+        "anyshape.compile(fn)  without fullgraph=True: the graph breaks there",
+    )
+
+
+def _hints(
+    declaration: Declaration, values: Mapping[str, int], stand_ins: Mapping[int, int], kept: frozenset[str]
+) -> dict[str, int]:
     """What each name is taken to be in a capture: its size, unless that is 0 or 1 and has a stand-in.
 
     A stand-in satisfies the invariants as sizes do: it is solved for, the other sizes being as they are if they can.
     """
     replaced = {
-        n for n, v in values.items() if v in stand_ins or (v in STAND_INS[0] and n in declaration.oblivious_names)
+        n
+        for n, v in values.items()
+        if (v in stand_ins and n not in kept) or (v in STAND_INS[0] and n in declaration.oblivious_names)
     }
     if not replaced:
         return dict(values)

@@ -28,6 +28,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "AS022": "a layout is not the declared one",
         "AS023": "what a program assumes of a size does not hold",
         "AS024": "a branch on a size that may not be asked about",
+        "AS025": "a branch on a value that is known only when the program runs",
         "AS040": "a program cannot be exported for all sizes",
         "AS041": "no program of an exported package serves a call",
         "AS050": "an artifact is not there, is cut off or was altered",
@@ -140,6 +141,12 @@ class BranchError(Error, RuntimeError):
     """Oblivious semantics: the user's own code branches on a size that may not be asked about."""
 
     default_code = "AS024"
+
+
+class DataBranchError(Error, RuntimeError):
+    """`fullgraph=True`, and the user's own code branches on a value that the graph itself computes."""
+
+    default_code = "AS025"
 
 
 class ExportError(Error, RuntimeError):

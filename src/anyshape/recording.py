@@ -138,6 +138,7 @@ class Recording:
         locate: Callable[[], tuple[str, str]],
         retrace: type[BaseException],
         stand_ins: Mapping[int, int] | None = None,
+        kept: frozenset[str] = frozenset(),
         exact: bool = False,
         declared: Declared | None = None,
         top: bool = False,
@@ -156,6 +157,8 @@ class Recording:
         self.let_in: set[str] = set()  # sources of inputs that the door has checked
         self.env: Environment | None = None
         self.stand_ins = stand_ins or {}
+        self.kept = kept  # sizes that have no stand-in, by text or declared name
+        self.blamed: set[str] = set()  # sizes whose stand-in answered otherwise than they do
         self.exact = exact  # the aten graph gets true answers where general ones do not hold
         self.substituted = False  # a size of 0 or 1 was replaced by a stand-in
         self.symbols: dict[sympy.Symbol, SymbolRecord] = {}
@@ -196,7 +199,8 @@ class Recording:
             return declared
         if oblivious and _kind(source) == "size":
             return STAND_INS[0].get(actual, actual)
-        if actual in self.stand_ins and _kind(source) == "size":
+        replaced = actual in self.stand_ins and _kind(source) == "size"
+        if replaced and describe_source(source.name) not in self.kept:
             self.substituted = True
             return self.stand_ins[actual]
         return actual
@@ -465,6 +469,9 @@ class Recording:
                 self.oblivious.insist(expr)
             return True
         if self.truth(expr) != sympy.true:
+            if self.substituted and not self.silent and Answer(expr, True, "", "").holds(self.actuals):
+                self.blame(expr)  # a stand-in where another size has none
+                raise self.retrace
             if self.phase == "aot" and not self.exact:
                 raise self.retrace  # a general answer led here
             return False
@@ -504,9 +511,18 @@ class Recording:
         else:
             self._assume(sympy.Eq(expr, truth), sympy.true)
 
+    def blame(self, expr: sympy.Basic) -> None:
+        """A question has another answer at the sizes of the call: those in it that have a stand-in are why."""
+        for symbol in expr.free_symbols:
+            if symbol in self.symbols and self.hints[symbol] != self.actuals[symbol]:
+                self.blamed |= {self.symbols[symbol].text, self.declared.names.get(symbol, "")}
+
     def _assume(self, expr: sympy.Basic, outcome: sympy.Basic) -> None:
         note = self._note(expr, bool(outcome))
         self.predicates.setdefault(note.fact, note)
+        if self.substituted and self.node is None and self.phase == "trace" and not note.holds(self.actuals):
+            self.blame(expr)
+            raise self.retrace  # the rest of this capture would be for nothing
         assert self.env is not None
         self.env.learn(note.fact, guard=True)
 

@@ -41,6 +41,7 @@ from torch.utils import _pytree as pytree
 from anyshape import verify
 from anyshape._torch import (
     afterwards,
+    breaks,
     compiling,
     concrete,
     direct_writes,
@@ -126,6 +127,7 @@ def patches(
         stack.enter_context(out_calls.patches(Retrace))
         if not exporting:
             stack.enter_context(afterwards.patches())
+        stack.enter_context(breaks.patches())
         stack.enter_context(rule_calls.patches({**rules, **random_state.rules()}))
         stack.enter_context(rule_calls.patches(dict(oblivious_rules), when=rule_calls.concerns_oblivious))
         stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))
@@ -226,7 +228,12 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
 
 def aten_nodes(graph: Any, *, strides_show: bool) -> Iterator[NodeRecord]:
     """Every call of an aten graph whose metadata depends on a free size."""
-    value = lambda n: n.meta.get("val")
+
+    def value(node: Any) -> Any:
+        if node.op == "get_attr" and isinstance(getattr(graph, node.target, None), torch.fx.GraphModule):
+            return getattr(graph, node.target)  # what torch.cond is to run
+        return node.meta.get("val")
+
     for node in graph.graph.nodes:
         if node.op != "call_function" or value(node) is None:
             continue
@@ -241,7 +248,7 @@ def aten_nodes(graph: Any, *, strides_show: bool) -> Iterator[NodeRecord]:
         if not _symbolic((args, kwargs, result)):
             continue
         # An aten graph is functional: what it shares between its values does not show.
-        record = NodeRecord(target, opaque=_is_higher_order(target), sharing_shows=False, strides_show=strides_show)
+        record = NodeRecord(target, opaque=_is_sealed(target), sharing_shows=False, strides_show=strides_show)
         record.where = _last_line(node.meta.get("stack_trace"))
         try:
             record.args, record.kwargs, record.result = concrete.snapshot((args, kwargs, result))
@@ -283,7 +290,7 @@ def _check_function_manager(code: Any, graph: Any, *args: Any, **kwargs: Any) ->
     if isinstance(getattr(graph, "shape_env", None), FreeShapeEnv):
         why = getattr(graph, "compile_subgraph_reason", None)
         if why is not None and why.graph_break:
-            graph.shape_env.recording.graph_breaks.append(str(why.reason).splitlines()[0])
+            graph.shape_env.recording.graph_breaks.append(breaks.text(why))
         recording = graph.shape_env.recording
         for source, info in graph.input_source_to_sizes_strides.items():
             if any(isinstance(n, torch.SymInt) for n in info["size"]):
@@ -330,7 +337,7 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
         record.args, record.kwargs = concrete.snapshot((args, kwargs))
     except concrete.NotPlain:
         record.opaque = True
-    record.opaque = record.opaque or record.call is None or _is_higher_order(record.call)
+    record.opaque = record.opaque or record.call is None or _is_sealed(record.call)
     record.context = _ambient()
     record.strides_show = not recording.loose_strides
     recording.begin_node(record)
@@ -443,8 +450,12 @@ def _remember_result(record: NodeRecord, result: Any) -> None:
         record.opaque = True
 
 
-def _is_higher_order(call: Any) -> bool:
-    return isinstance(call, torch._ops.HigherOrderOperator)
+# Control flow: its graphs are made of nodes that are verified themselves, and it runs on fake tensors of any size.
+_OPEN = ("cond", "while_loop", "scan", "associative_scan", "map_impl")
+
+
+def _is_sealed(call: Any) -> bool:
+    return isinstance(call, torch._ops.HigherOrderOperator) and call.name() not in _OPEN
 
 
 def _ambient() -> Callable[[], Any] | None:
@@ -600,6 +611,16 @@ def runs_eagerly(error: BaseException, *, fullgraph: bool, torchs_backend: bool)
     if fullgraph and isinstance(error, dynamo_exc.Unsupported):
         return False
     return isinstance(error, Exception)
+
+
+def data_branch(error: BaseException) -> tuple[str, str] | None:
+    """Where the user's own code branches on a value that the graph computes, and on what; None for other errors."""
+    text = str(error)
+    asked = re.search(r"data-dependent expression (.+?) \(unhinted", text)
+    if not isinstance(error, dynamo_exc.UserError) or asked is None:
+        return None
+    places = re.findall(r'File "([^"]+)", line (\d+), in', text)
+    return ":".join(places[-1]) if places else "?:0", asked[1]
 
 
 _BACKEND_ERRORS = (dynamo_exc.BackendCompilerFailed, InductorError)

@@ -14,6 +14,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._dispatch.python import enable_python_dispatcher
 from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -66,11 +67,15 @@ class OpLog(TorchDispatchMode):
     A composite call that picks another way for other sizes may well give the same metadata; its aten calls tell.
     """
 
+    supports_higher_order_operators = True  # torch.cond and its kin: their graphs are not looked into
+
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[tuple[Any, Any]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            return func(*args, **(kwargs or {}))
         if func not in _BOOKKEEPING and func.namespace != "prim":  # prim.device and its kin compute nothing
             numbers = [x for x in leaves((args, kwargs or {})) if isinstance(x, _NUMBERS)]
             self.calls.append((func, tuple(number_expr(n) for n in numbers)))
@@ -96,7 +101,7 @@ def snapshot(tree: Any) -> Any:
 
     def leaf(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            if value.layout is not torch.strided or type(value) not in _PLAIN:
+            if value.layout is not torch.strided or type(value) not in _PLAIN or is_functorch_wrapped_tensor(value):
                 raise NotPlain(type(value).__name__)
             return TensorSnapshot(
                 tuple(map(number_expr, value.shape)),

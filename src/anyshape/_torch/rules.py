@@ -7,14 +7,16 @@ told in `anyshape.ops`.
 from __future__ import annotations
 
 import contextlib
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
 import torch
 from torch._dynamo.variables.builder import SourcelessBuilder
+from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.functions import SkipFunctionVariable
-from torch._dynamo.variables.tensor import TensorVariable
+from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch._dynamo.variables.user_defined import UserDefinedClassVariable
 
@@ -54,6 +56,8 @@ def patches(rules: dict[Any, Any], *, when: Callable[[Any], bool] = lambda args:
         call_function = kind.call_function  # type: ignore[attr-defined]
 
         def call(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+            if isinstance(self.value, types.BuiltinFunctionType):
+                args, kwargs = _plain_truths(tx, args, kwargs)
             rule = functions.get(self.value) if _hashable(self.value) else None
             if rule is None or "out" in kwargs or inside_a_rule(tx) or not when(args):
                 return call_function(self, tx, args, kwargs)
@@ -62,6 +66,7 @@ def patches(rules: dict[Any, Any], *, when: Callable[[Any], bool] = lambda args:
         return call
 
     def by_rule_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        args, kwargs = _plain_truths(tx, args, kwargs)
         rule = methods.get(name)
         if rule is None or inside_a_rule(tx) or not when([self, *args]):
             return call_method(self, tx, name, args, kwargs)
@@ -72,6 +77,17 @@ def patches(rules: dict[Any, Any], *, when: Callable[[Any], bool] = lambda args:
             stack.enter_context(mock.patch.object(kind, "call_function", by_rule(kind)))
         stack.enter_context(mock.patch.object(TensorVariable, "call_method", by_rule_method))
         yield
+
+
+def _plain_truths(tx: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Whether a size is above 1 (`is_causal=n > 1`) is no argument for a kernel, which wants a bool: asked here."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, SymNodeVariable) and isinstance(value.sym_num, torch.SymBool):
+            return ConstantVariable.create(value.evaluate_expr(tx.output))
+        return value
+
+    return [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()}
 
 
 def _hashable(value: Any) -> bool:

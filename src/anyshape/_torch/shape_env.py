@@ -265,10 +265,20 @@ class FreeShapeEnv(ShapeEnv):
     def learn(self, fact: sympy.Basic, *, guard: bool) -> None:
         """From here on `fact` holds: simplify with it, and (for a predicate) let Inductor's cache key see it."""
         self._maybe_guard_rel(fact)
+        for symbol in fact.free_symbols & self.var_to_range.keys():
+            self._narrow(symbol, fact)
         if guard:
             self.guards.append(ShapeGuard(fact, self._get_sloc(), size_oblivious=False))
         self.axioms.update(dict(self.get_implications(self.simplify(fact))))
         self._update_version_counter()
+
+    def _narrow(self, symbol: sympy.Symbol, fact: sympy.Basic) -> None:
+        """`n <= 1` and `n != 0` make 1 of it: torch itself narrows no range for a `!=` (symbolic_shapes.py)."""
+        bounds = self.var_to_range[symbol]
+        if fact == sympy.Ne(symbol, bounds.lower) and bounds.lower < bounds.upper:
+            bounds = self.var_to_range[symbol] = ValueRanges(bounds.lower + 1, bounds.upper)
+        if bounds.lower == bounds.upper and symbol not in self.replacements:
+            self._maybe_guard_rel(sympy.Eq(symbol, bounds.lower))
 
     @contextlib.contextmanager
     def planned(self) -> Iterator[None]:

@@ -15,11 +15,13 @@ import torch
 import torch._dynamo.config as dynamo_config
 import torch._functorch.config as functorch_config
 import torch._inductor.config as inductor_config
+import torch.fx.experimental._config as shapes_config
 from torch._dynamo import lookup_backend
 from torch._dynamo.decorators import mark_unbacked as _mark_unbacked
 from torch._inductor.utils import fresh_cache
 
 MODES = ("auto", "dynamic=True", "mark_unbacked")
+ALL_MODES = (*MODES, "backed_size_oblivious")  # the last is a setting of torch's own, wrong at size 0
 _RESUMED = "torch_dynamo_resume_in_"  # how Dynamo names what follows a graph break
 _NO_LIMIT = 1 << 20
 _MEASURING: tuple[tuple[Any, dict[str, Any]], ...] = (
@@ -45,8 +47,8 @@ def compile(
     fn: Callable[..., Any], *, mode: str, backend: str = "inductor", free: Sequence[Sequence[int]] = ()
 ) -> Counted:
     """`torch.compile` as `mode` says. `free` names the dims that vary, per argument: `mark_unbacked` marks them."""
-    if mode not in MODES:
-        raise ValueError(f"mode {mode!r} is not one of {', '.join(MODES)}")
+    if mode not in ALL_MODES:
+        raise ValueError(f"mode {mode!r} is not one of {', '.join(ALL_MODES)}")
     inner = lookup_backend(backend)
 
     def counting(graph: Any, inputs: Any) -> Any:
@@ -62,7 +64,11 @@ def compile(
                 _mark_unbacked(value, dim)
         return compiled(*args)
 
-    counted = Counted(marked if mode == "mark_unbacked" else compiled)
+    def oblivious(*args: Any) -> Any:
+        with shapes_config.patch(backed_size_oblivious=True):
+            return compiled(*args)
+
+    counted = Counted({"mark_unbacked": marked, "backed_size_oblivious": oblivious}.get(mode, compiled))
     return counted
 
 

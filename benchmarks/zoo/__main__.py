@@ -1,0 +1,69 @@
+"""Runs the zoo, beside stock modes: progress on the terminal, a JSON file that a later run goes on from, a page.
+
+usage: python -m benchmarks.zoo [--json FILE] [--html FILE] [--only NAME ...] [--ways WAY ...] [--backend NAME]
+                              [--markdown FILE] [--again]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import time
+from typing import Any
+
+from benchmarks.zoo import measure, page, report
+
+WAYS = ("inference", "training", *measure.STOCK)
+
+
+def run(name: str, way: str, *, backend: str, seconds: float) -> dict[str, Any]:
+    """One model, one way, in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.zoo.measure", name, way, backend]
+    began = time.perf_counter()
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return {"wrong": [], "error": f"not done after {seconds:.0f} s", "seconds": seconds}
+    lines = done.stdout.strip().splitlines()
+    if done.returncode == 0 and lines:
+        return json.loads(lines[-1])  # type: ignore[no-any-return]
+    last = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
+    return {"wrong": [], "error": f"the process ended: {last[:300]}", "seconds": time.perf_counter() - began}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path("build/zoo.json"))
+    parser.add_argument("--html", type=pathlib.Path, default=pathlib.Path("build/zoo.html"))
+    parser.add_argument("--markdown", type=pathlib.Path)
+    parser.add_argument("--only", nargs="+", choices=measure.ROWS, metavar="NAME", default=list(measure.ROWS))
+    parser.add_argument("--ways", nargs="+", choices=WAYS, metavar="WAY", default=list(WAYS))
+    parser.add_argument("--backend", default="aot_eager")
+    parser.add_argument("--timeout", type=float, default=600.0)
+    parser.add_argument("--again", action="store_true", help="do not go on from the JSON file")
+    options = parser.parse_args()
+
+    results = {} if options.again or not options.json.exists() else json.loads(options.json.read_text())
+    versions = report.versions()
+    key = f"{versions['torch']} {options.backend}"
+    mine = results.setdefault(key, {"versions": versions, "models": {}})["models"]
+    jobs = [(n, w) for n in options.only for w in options.ways if w != "training" or measure.ROWS[n].trains]
+    jobs = [(n, w) for n, w in jobs if w not in mine.get(n, {})]
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    for name, way, say in report.progress(jobs):
+        result = run(name, way, backend=options.backend, seconds=options.timeout)
+        mine.setdefault(name, {})[way] = result
+        say(report.line(name, way, result))
+        options.json.write_text(json.dumps(results, indent=1))
+    report.table(results)
+    options.html.write_text(page.render(results))
+    if options.markdown:
+        options.markdown.write_text(report.markdown(results))
+    print(f"{options.json}, {options.html}")
+
+
+if __name__ == "__main__":
+    main()

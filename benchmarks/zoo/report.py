@@ -1,0 +1,127 @@
+"""What the zoo says of its results: a line a job, the table, and what the bars come to."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from benchmarks.zoo import measure
+
+Models = Mapping[str, Mapping[str, Any]]
+
+
+def versions() -> dict[str, str]:
+    return {name: importlib.metadata.version(name) for name in ("torch", "transformers")}
+
+
+def progress(jobs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, Callable[[str], None]]]:
+    """The jobs, with a bar that says how far they are."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns) as bar:
+        task = bar.add_task("zoo", total=len(jobs))
+        for name, way in jobs:
+            bar.update(task, description=f"{name}: {way}")
+            yield name, way, bar.console.print
+            bar.advance(task)
+
+
+def line(name: str, way: str, result: Mapping[str, Any]) -> str:
+    return f"{name:18} {way:22} {verdict(result):32} {result.get('seconds', 0):6.1f} s"
+
+
+def verdict(result: Mapping[str, Any] | None) -> str:
+    """In a few words: programs, and whatever is not as it should be."""
+    if not result:
+        return ""
+    if result.get("error") and "programs" not in result:
+        return f"failed: {result['error'][:60]}"
+    text = str(result["programs"])
+    if result.get("with_unit") not in (None, result["programs"]):
+        text += f" → {result['with_unit']}"
+    if result["wrong"]:
+        text += f", {len(result['wrong'])} wrong"
+    if result.get("fallbacks"):
+        text += f", {sum(result['fallbacks'].values())} eager"
+    if result.get("fullgraph") is False:
+        text += ", breaks"
+    return text
+
+
+def own_branches(result: Mapping[str, Any] | None) -> list[str]:
+    """What the model's own code asks about sizes, a line each; what every program asks alike is no reason."""
+    programs = [p["predicates"] for p in (result or {}).get("behaviours", ())]
+    texts = [{(where, text) for text, by, where in asked if by == "user"} for asked in programs]
+    shared = set.intersection(*texts) if texts else set()
+    lines = {where: text for asked in texts for where, text in sorted(asked - shared)}
+    return [f"{_plain(text)} ({_short(where)})" for where, text in lines.items()] if len(programs) > 1 else []
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"kwargs\['(\w+)'\]", r"\1", text)
+
+
+def _short(where: str) -> str:
+    return where.rpartition("site-packages/")[2]
+
+
+def bars(models: Models) -> dict[str, str]:
+    """What the zoo is for, counted."""
+    runs = {n: m["inference"] for n, m in models.items() if "inference" in m}
+    right = [n for n, r in runs.items() if not r["wrong"] and not r["error"]]
+    one = [n for n in right if runs[n]["programs"] == 1 and runs[n]["fullgraph"] and not runs[n]["fallbacks"]]
+    few = [n for n in right if runs[n]["programs"] <= 3 and not runs[n]["fallbacks"]]
+    asked = [n for n in runs if runs[n].get("with_unit") is not None]
+    unit = [n for n in asked if n in right and runs[n]["with_unit"] <= runs[n]["programs"] + 1]
+    trained = {n: m["training"] for n, m in models.items() if "training" in m}
+    good = [n for n, r in trained.items() if not (r["wrong"] or r["error"] or r["fallbacks"]) and r["programs"] == 1]
+    found = {
+        "models": str(len(runs)),
+        "equal to eager at every size": f"{len(right)} of {len(runs)}",
+        "one program for all sizes, fullgraph=True": f"{len(one)} of {len(runs)}",
+        "three programs or fewer, nothing run eagerly": f"{len(few)} of {len(runs)}",
+        "at most one program more at length 1": f"{len(unit)} of {len(asked)}",
+        "trained with eager's gradients and one program": f"{len(good)} of {len(trained)}",
+    }
+    for mode in measure.STOCK:
+        stock = {n: m[mode] for n, m in models.items() if mode in m}
+        single = [n for n, r in stock.items() if r.get("programs") == 1 and not r["wrong"]]
+        if stock:
+            found[f"stock, {mode}: right with one graph"] = f"{len(single)} of {len(stock)}"
+    return found
+
+
+def markdown(results: Mapping[str, Any]) -> str:
+    """The table for the documentation."""
+    lines = []
+    for key, run in results.items():
+        lines += [f"## torch {key}, transformers {run['versions']['transformers']}", "", "| | |", "| --- | --- |"]
+        lines += [f"| {what} | {count} |" for what, count in bars(run["models"]).items()]
+        ways = [w for w in ("inference", "training", *measure.STOCK) if any(w in m for m in run["models"].values())]
+        titles = ["anyshape" if w == "inference" else w if w == "training" else f"stock, {w}" for w in ways]
+        lines += ["", f"| model | {' | '.join(titles)} | the model's own branches |", "| --- " * (len(ways) + 2) + "|"]
+        for name, model in run["models"].items():
+            own = "<br>".join(f"`{text.replace('|', '/')}`" for text in own_branches(model.get("inference"))[:4])
+            lines.append(f"| {name} | {' | '.join(verdict(model.get(way)) for way in ways)} | {own} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def table(results: Mapping[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None)
+    for key, run in results.items():
+        shown = Table(title=f"programs over {len(measure.SIZES)} sizes (→ with length 1), torch {key}")
+        ways = ["inference", "training", *measure.STOCK]
+        for column in ("model", *("anyshape" if w == "inference" else w for w in ways)):
+            shown.add_column(column)
+        for name, model in run["models"].items():
+            shown.add_row(name, *(verdict(model.get(way)) for way in ways))
+        console.print(shown)
+        for what, count in bars(run["models"]).items():
+            console.print(f"{what}: {count}")

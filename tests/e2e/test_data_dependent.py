@@ -1,0 +1,206 @@
+"""Programs whose sizes are born from data: one program each under `fullgraph=True`, equal to eager, and no eager call."""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import anyshape
+from anyshape._torch import breaks
+
+
+def _numbers(n: int) -> torch.Tensor:
+    return torch.arange(n) * 7 % 5 - 2
+
+
+def nonzero(x: torch.Tensor) -> torch.Tensor:
+    return torch.nonzero(x).float() * 2
+
+
+def item(x: torch.Tensor) -> torch.Tensor:
+    count = (x > 0).sum().item()
+    return torch.ones(count) / 2
+
+
+def tolist(x: torch.Tensor) -> torch.Tensor:
+    few, many = torch.stack([(x > 1).sum(), (x > -1).sum()]).tolist()
+    return torch.zeros(few).sum() + torch.ones(many).sum()
+
+
+def mask(x: torch.Tensor) -> torch.Tensor:
+    return x[x > 0].sin() + 1
+
+
+def mask_of_rows(x: torch.Tensor) -> torch.Tensor:
+    rows = x[:, None] * torch.ones(3)
+    return (rows[x > 0] @ torch.ones(3, 2)).relu()
+
+
+def write_by_mask(x: torch.Tensor) -> torch.Tensor:
+    y = x.float()
+    y[x < 0] = -y[x < 0]
+    return y
+
+
+def unique(x: torch.Tensor) -> torch.Tensor:
+    values, places, counts = torch.unique(x, return_inverse=True, return_counts=True)
+    return values[places] * counts[places]
+
+
+def repeat(x: torch.Tensor) -> torch.Tensor:
+    return torch.repeat_interleave(x.float(), x.clamp(min=0)) + 1
+
+
+def split(x: torch.Tensor) -> torch.Tensor:
+    first = (x > 0).sum().item()
+    low, high = torch.split(x, [first, x.shape[0] - first])
+    return torch.cat([high + 1, low * 2])
+
+
+def cut(x: torch.Tensor) -> torch.Tensor:
+    end = (x > 0).sum().item()
+    return x[:end].cumsum(0)
+
+
+def ragged(x: torch.Tensor) -> torch.Tensor:
+    """A batch of rows of different lengths, laid out flat and summed by row."""
+    lengths = x.clamp(min=0)
+    row = torch.repeat_interleave(torch.arange(x.shape[0]), lengths)
+    values = torch.ones_like(row, dtype=torch.float) * row
+    return torch.zeros(x.shape[0]).index_add(0, row, values)
+
+
+def select(x: torch.Tensor) -> torch.Tensor:
+    """As non-maximum suppression does: the best first, those that are too near to a better one dropped."""
+    score, order = x.float().sort(descending=True, stable=True)
+    near = (score[:, None] - score[None, :]).abs() < 0.5
+    dropped = torch.triu(near, diagonal=1).any(0)
+    return order[~dropped]
+
+
+def routing(x: torch.Tensor) -> torch.Tensor:
+    """Each expert takes the tokens that chose it, which may be none."""
+    tokens = x[:, None].float() * torch.ones(4)
+    chosen = x % 3
+    out = torch.zeros_like(tokens)
+    for expert in range(3):
+        index = torch.where(chosen == expert)[0]
+        out = out.index_add(0, index, tokens[index] * (expert + 1))
+    return out
+
+
+def routing_by_order(x: torch.Tensor) -> torch.Tensor:
+    """Tokens sorted by expert, cut where the next expert's begin."""
+    tokens = x[:, None].float() * torch.ones(4)
+    order = torch.argsort(x % 3, stable=True)
+    counts = torch.nn.functional.one_hot(x % 3, 3).sum(0)
+    parts = torch.split(tokens[order], counts.tolist())
+    done = torch.cat([part * (i + 1) for i, part in enumerate(parts)])
+    return torch.zeros_like(tokens).index_copy(0, order, done)
+
+
+def checked(x: torch.Tensor) -> torch.Tensor:
+    count = (x > -3).sum().item()
+    torch._check(count <= x.shape[0])
+    return x.narrow(0, 0, count) + 1
+
+
+def early_exit(x: torch.Tensor) -> torch.Tensor:
+    """Whether to go on is decided in the graph."""
+    return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x.float(),))
+
+
+PROGRAMS: list[Callable[..., Any]] = [
+    nonzero, item, tolist, mask, mask_of_rows, write_by_mask, unique, repeat, split, cut, ragged, select, routing,
+    routing_by_order, checked, early_exit,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_one_program(program: Callable[..., Any]) -> None:
+    f = anyshape.compile(program, backend="aot_eager", fullgraph=True)
+    for n in (7, 12, 1, 30, 0):
+        x = _numbers(n)
+        torch.testing.assert_close(f(x), program(x), equal_nan=True)
+    assert f.fallbacks == {}
+    assert len(f.programs) == 1
+
+
+def test_sampling_loop() -> None:
+    """Tokens are drawn until one ends the text; each step is the same program, whatever the length so far."""
+    table = torch.randn(11, 11)
+
+    def step(tokens: torch.Tensor) -> torch.Tensor:
+        scores = table[tokens[:, -1]] + tokens.float().mean(1, keepdim=True)
+        return torch.cat([tokens, scores.argmax(-1, keepdim=True)], 1)
+
+    f = anyshape.compile(step, backend="aot_eager", fullgraph=True)
+    for batch in (3, 1):
+        mine = theirs = torch.arange(batch)[:, None]
+        for _ in range(12):
+            mine, theirs = f(mine), step(theirs)
+            assert torch.equal(mine, theirs)
+            if (mine[:, -1] == 0).all().item():
+                break
+    assert f.fallbacks == {} and len(f.programs) == 1
+
+
+def test_a_branch_on_a_value_breaks_the_graph() -> None:
+    def stops(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        if y.sum().item() > 10:
+            return y - 1
+        return y.relu()
+
+    f = anyshape.compile(stops, backend="aot_eager")
+    for n in (7, 3, 1):
+        for scale in (-1.0, 9.0):
+            x = torch.full((n,), scale)
+            torch.testing.assert_close(f(x), stops(x))
+    assert f.fallbacks == {}
+    (text,) = (b for p in f.programs for b in p.graph_breaks)
+    assert re.match(r"a branch on a value that the graph computes, at .*test_data_dependent\.py:\d+$", text)
+
+
+def test_a_branch_on_a_value_is_an_error_of_the_whole_graph() -> None:
+    def stops(x: torch.Tensor) -> torch.Tensor:
+        return x - 1 if x.sum().item() > 10 else x.relu()
+
+    f = anyshape.compile(stops, backend="aot_eager", fullgraph=True)
+    with pytest.raises(
+        anyshape.errors.DataBranchError, match=r"AS025(.|\n)*test_data_dependent.py:\d+(.|\n)*torch.cond"
+    ) as e:
+        f(torch.ones(5))
+    assert e.value.value is not None and "> 10" in str(e.value.value)
+
+
+def _stretched(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Either of two sizes born from data may be 1, and is stretched then."""
+    return (x[x > 0].float() + y[y > 0].float()).sin() * 2
+
+
+def test_what_follows_a_broadcast_of_born_sizes_is_captured() -> None:
+    f = anyshape.compile(_stretched, backend="aot_eager")
+    for n, m in ((8, 8), (12, 12), (8, 2), (2, 8), (2, 2), (1, 1)):
+        x, y = torch.arange(n) % 4, torch.arange(m) % 4
+        if m == 2:
+            y = y.clamp(max=1)
+        torch.testing.assert_close(f(x, y), _stretched(x, y))
+    assert f.fallbacks == {}
+    assert [p.calls for p in f.programs] == [6, 6]
+
+
+def test_the_rest_of_a_function_that_runs_eagerly_is_counted() -> None:
+    f = anyshape.compile(torch.sin, backend="aot_eager")
+    f(torch.ones(3))
+    why = types.SimpleNamespace(
+        reason="step_unsupported", user_stack=[types.SimpleNamespace(filename="model.py", lineno=3)]
+    )
+    f._engine.programs[0].recording.graph_breaks.append(breaks.text(why))
+    f(torch.ones(4))
+    assert f.fallbacks == {"the rest of the function runs eagerly, from model.py:3": 2}

@@ -1,0 +1,102 @@
+"""Sizes of 1 in a first call: the one that a branch is about is a behaviour, those beside it stay free."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import anyshape
+
+
+def _check(fn: Any, sizes: list[tuple[int, int]], *, inputs: int, programs: int, **options: Any) -> None:
+    f = anyshape.compile(fn, backend="aot_eager", fullgraph=True, **options)
+    for size in sizes:
+        given = [torch.randn(*size) for _ in range(inputs)]
+        torch.testing.assert_close(f(*given), fn(*given))
+    assert f.fallbacks == {}
+    assert len(f.programs) == programs, [p.behaviour for p in f.programs]
+
+
+def test_the_batch_stays_free_where_the_length_is_asked_about() -> None:
+    def decodes(x: torch.Tensor) -> torch.Tensor:
+        return x.squeeze(1) * 2 if x.shape[1] == 1 else x.cumsum(1)
+
+    _check(decodes, [(1, 1), (3, 1), (7, 1), (1, 5), (4, 3)], inputs=1, programs=2)
+
+
+def test_a_size_that_must_equal_one_without_a_stand_in_has_none() -> None:
+    def masked(x: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        scores = x.mT @ keys if x.shape[1] > 1 else x.mT.contiguous() @ keys
+        return torch.bmm(scores[None], keys.mT[None])
+
+    _check(masked, [(1, 1), (3, 1), (1, 5), (4, 3)], inputs=2, programs=2)
+
+
+@pytest.mark.slow
+def test_an_encoder_that_begins_with_one_token() -> None:
+    """Where batch and length are both taken as 1, the batch of 1 gets a program of its own, and there are three."""
+    pytest.importorskip("transformers")
+    from benchmarks.zoo import measure
+
+    row = measure.ROWS["bert"]
+    model = row.build().eval()
+    f = anyshape.compile(model, backend="aot_eager", fullgraph=True)
+    with torch.no_grad():
+        for size in ((1, 1), (2, 1), (1, 16), (3, 5)):
+            want, got = (measure.seeded(call, **row.inputs(*size)) for call in (model, f))
+            assert measure.difference(got, want) == ""
+    assert f.fallbacks == {} and len(f.programs) == 2
+
+
+def test_the_same_by_declared_names() -> None:
+    def decodes(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[1] == 1 else x.cumsum(1)
+
+    _check(
+        decodes,
+        [(1, 1), (3, 1), (1, 5), (4, 3)],
+        inputs=1,
+        programs=2,
+        shapes={"x": "batch seq"},
+        where=["1 <= seq <= 64"],
+    )
+
+
+def test_a_truth_about_sizes_is_no_argument_of_a_kernel() -> None:
+    """`n > 1 and ...` is a bool for a long text and a symbol for a short one."""
+
+    def attends(x: torch.Tensor) -> torch.Tensor:
+        q = x[None, :, :, None].expand(1, x.shape[0], x.shape[1], 4)
+        causal = q.shape[2] > 1 and x.dim() == 2
+        return F.scaled_dot_product_attention(q, q, q, is_causal=causal)
+
+    _check(attends, [(1, 1), (2, 1), (3, 6), (1, 4)], inputs=1, programs=2)
+
+
+def test_two_bounds_that_meet_are_a_number() -> None:
+    """`n <= 1` and `n != 0`: what is left asks nothing more about n."""
+
+    def narrow(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] <= 1 and x.shape[1] != 0:
+            return x.reshape(x.shape[0] * x.shape[1], -1) + 1
+        return x * 2
+
+    f = anyshape.compile(narrow, backend="aot_eager", fullgraph=True)
+    x = torch.randn(3, 1)
+    torch.testing.assert_close(f(x), narrow(x))
+    (program,) = f.programs
+    assert [p.text for p in program.predicates] == ["x.shape[1] <= 1", "x.shape[1] != 0"]
+
+
+def test_inside_vmap() -> None:
+    def each(x: torch.Tensor) -> torch.Tensor:
+        return torch.vmap(lambda row: row * row.sum())(x)
+
+    f = anyshape.compile(each, backend="aot_eager", fullgraph=True)
+    for size in ((3, 4), (5, 2), (2, 9)):
+        x = torch.randn(*size)
+        torch.testing.assert_close(f(x), each(x))
+    assert f.fallbacks == {} and len(f.programs) == 1

@@ -1,0 +1,69 @@
+"""Rows of the zoo, held to what the zoo is for: eager's results, one program, at most one more at length 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from benchmarks.zoo import measure, page, report
+
+QUICK = ("qwen3", "patchtst")
+# Models whose own code tells sizes apart over the sweep, and how many programs that comes to; None: more with each length.
+# bloom is the framework's: a reshape that is a view for a batch of 1 and a copy for others.
+BRANCHES: dict[str, int | None] = {"mistral": 2, "bloom": 2, "mamba": None, "falcon-mamba": None, "mamba2": None}
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in measure.ROWS])
+def test_inference(name: str) -> None:
+    result = measure.measure(name, "inference")
+    assert (result["wrong"], result["error"]) == ([], "")
+    allowed = BRANCHES.get(name, 1)
+    if allowed is None:
+        return
+    assert result["fallbacks"] == {}
+    assert result["fullgraph"] and result["programs"] == allowed
+    assert result["with_unit"] <= allowed + 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n, row in measure.ROWS.items() if row.trains])
+def test_training(name: str) -> None:
+    result = measure.measure(name, "training")
+    assert (result["wrong"], result["error"], result["fallbacks"]) == ([], "", {})
+    assert result["programs"] == 1
+
+
+def _results() -> dict[str, Any]:
+    asked = ["x.shape[1] > 1", "user", "site-packages/transformers/masking_utils.py:271"]
+    other = ["x.shape[1] <= 1", *asked[1:]]
+    behaviours = [{"name": "f", "calls": 1, "predicates": [p], "breaks": []} for p in (asked, other)]
+    inference = {
+        "wrong": [], "error": "", "programs": 1, "with_unit": 2, "fullgraph": True, "fallbacks": {}, "seconds": 1.0,
+        "behaviours": behaviours,
+    }  # fmt: skip
+    stock = {"wrong": [[(1, 1), "ValueError: no"]], "error": "ValueError: no", "programs": 3, "with_unit": 4}
+    models = {"llama": {"inference": inference, "auto": stock}, "bert": {"training": {"wrong": [], "error": "late"}}}
+    return {"2.13.0 aot_eager": {"versions": {"torch": "2.13.0", "transformers": "5"}, "models": models}}
+
+
+def test_the_page_says_what_was_found() -> None:
+    html = page.render(_results())
+    assert "1 → 2" in html and "transformers/masking_utils.py:271" in html and "failed: late" in html
+    assert "3 → 4, 1 wrong" in html and "plotly" in html
+
+
+def test_the_bars_are_counted() -> None:
+    bars = report.bars(_results()["2.13.0 aot_eager"]["models"])
+    assert bars["one program for all sizes, fullgraph=True"] == "1 of 1"
+    assert bars["at most one program more at length 1"] == "1 of 1"
+    assert bars["stock, auto: right with one graph"] == "0 of 1"
+    assert bars["trained with eager's gradients and one program"] == "0 of 1"
+
+
+def test_names_are_not_used_twice() -> None:
+    every = [row.name for module in (measure.text, measure.pictures, measure.sounds) for row in module.ROWS]
+    assert len(every) == len(set(every)) >= 60
+    assert sum(measure.ROWS[name].trains for name in every) >= 20
