@@ -24,6 +24,7 @@ from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list, get_eval_fr
 from torch._dynamo.eval_frame import OptimizedModule
 
 MOST_KEYS = 100_000
+MOST_BY_KEY = 8  # arguments up to which Python tells calls apart sooner than guards do
 MOST_WAYS = 4  # codes that are asked for one key: those between which a mode or a global chooses
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _NUMBERS = (int, float, bool, str, bytes, type(None), torch.dtype, torch.device)
@@ -118,7 +119,7 @@ class Shortcut:
 
     def find(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
         """What serves a call; None if that is not known."""
-        if self._frozen:
+        if self._is_by_key(args, kwargs):
             ways = self._known.get(self._key(args, kwargs), ())
             return next((code for way in ways if (code := way.code()) is not None), None)
         try:
@@ -130,13 +131,18 @@ class Shortcut:
         ways = self._known.get(self._key(args, kwargs), ())
         return next((code for way in ways if (code := way.code(names)) is not None), None)
 
+    def _is_by_key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether the arguments are all that is looked at."""
+        return self._frozen and len(args) + len(kwargs) <= MOST_BY_KEY
+
     def _key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        whole = self._is_by_key(args, kwargs)
         form = (*map(type, args), *kwargs, *map(type, kwargs.values()))
         make = self._keys.get(form)
         if make is None:
-            make = self._keys[form] = _key_function(form, args, kwargs, whole=self._frozen)
+            make = self._keys[form] = _key_function(form, args, kwargs, whole=whole)
         key = make(args, kwargs)
-        return (key, self._modules[1].training) if key is not None and self._frozen and self._modules else key
+        return (key, self._modules[1].training) if key is not None and whole and self._modules else key
 
     def _learn(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """After a call by way of Dynamo: remember what served it."""
@@ -147,7 +153,7 @@ class Shortcut:
             self._known.clear()
             self._unknown.clear()
         tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
-        if self._frozen and len({id(t) for t in tensors}) != len(tensors):
+        if self._is_by_key(args, kwargs) and len({id(t) for t in tensors}) != len(tensors):
             return  # a program may have been made for one tensor in two places
         names = self._names(*args, **kwargs)
         for entry in _debug_get_cache_entry_list(self._function.__code__):
