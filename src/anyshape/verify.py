@@ -47,7 +47,10 @@ def path(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic]) -> list[sym
     if name.startswith(_INDEXING) or "batch_norm" in name:
         return None  # what they make of nothing is not in the metadata
     run = concrete.TracedRun(sizes)
-    return run.questions() if _compare(node, run) is None else None
+    try:
+        return run.questions() if _compare(node, run) is None else None
+    except concrete.NotPlain:
+        return None
 
 
 def distinct(nodes: Iterable[NodeRecord]) -> list[NodeRecord]:

@@ -204,12 +204,14 @@ class TracedRun(ConcreteRun):
     def number(self, expr: sympy.Basic, pytype: type = int) -> Any:
         if not expr.free_symbols:
             return pytype(expr)
-        if pytype is not int or not expr.free_symbols <= self.sizes.keys():
-            raise NotPlain("a size born in the graph")
+        if pytype is not int:
+            raise NotPlain(f"a symbolic {pytype.__name__}")
         return self.env.create_symintnode(self.rename(expr), hint=int(expr.xreplace(self.sizes)))
 
     def rename(self, expr: sympy.Basic) -> sympy.Basic:
         for symbol in expr.free_symbols - self._own.keys():
+            if symbol not in self.sizes:
+                raise NotPlain("a size born in the graph")
             value, source = int(self.sizes[symbol]), ConstantSource(f"_{symbol}")
             made = self.env.create_symbol(value, source, DimDynamic.DYNAMIC, None, do_not_specialize_zero_one=True)
             self.env.var_to_range[made] = ValueRanges(0, int_oo)
