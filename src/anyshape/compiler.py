@@ -181,6 +181,8 @@ def compile(
         place = None if artifacts is None else os.fspath(artifacts)
         shared = OneRank(fn, engine, door=door, mode=mode, options=options, artifacts=place)
     in_front = [x.around for x in (shortcut, shared, door) if x is not None]
+    if door is not None:
+        in_front.insert(0, door.remembered)
     if modules.is_module(fn):
         return modules.compiled(target, engine, in_front)
     for around in in_front:

@@ -49,7 +49,7 @@ class Door:
 
     def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function, behind this door."""
-        key, seen, check, calls = self._key, self._seen, self._check, self._calls
+        key, seen, check = self._key, self._seen, self._check
 
         def enter(*args: Any, **kwargs: Any) -> Any:
             try:
@@ -58,14 +58,23 @@ class Door:
                 known = False
             if not known:
                 check(args, kwargs)
+            return function(*args, **kwargs)
+
+        return self._with_copies(enter) if self._copies_inputs else enter
+
+    def remembered(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that may capture: the door is told then of which call."""
+        calls = self._calls
+
+        def call(*args: Any, **kwargs: Any) -> Any:
             before = calls.now
-            calls.now = args, kwargs  # for a capture, which may come at any call
+            calls.now = args, kwargs
             try:
                 return function(*args, **kwargs)
             finally:
                 calls.now = before
 
-        return self._with_copies(enter) if self._copies_inputs else enter
+        return call
 
     def _with_copies(self, enter: Callable[..., Any]) -> Callable[..., Any]:
         def copy_and_enter(*args: Any, **kwargs: Any) -> Any:

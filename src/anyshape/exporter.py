@@ -62,7 +62,7 @@ class Exporter:
             raise ExportError(what, fix="anyshape.export(model, (x,))", code="AS007")
         args, kwargs = exporting.dense((args, kwargs))
         self.names = exporting.input_names(self.module, args, kwargs)
-        traced: Traced = self.door.around(self._trace)(*args, **kwargs)
+        traced: Traced = self.door.around(self.door.remembered(self._trace))(*args, **kwargs)
         kept = [x for x in traced.limits if not x.chosen or not self._insisted(x.fact, traced, args, kwargs)]
         return dataclasses.replace(traced, branches=tuple(x for x in kept if x.chosen))
 

@@ -47,7 +47,7 @@ class Workshop:
         self._function, self.owner = _function(live, self._target)
         self.engine.starts_at(self._function.__code__, getattr(live, "__qualname__", type(live).__name__))
         call: Callable[..., Any] = self._target
-        self._call = door.around(call) if door is not None else call
+        self._call = door.around(door.remembered(call)) if door is not None else call
         cells = zip(self._function.__code__.co_freevars, self._function.__closure__ or (), strict=True)
         self._around = {name: cell.cell_contents for name, cell in cells}
         self.stored: list[Stored] = []
