@@ -232,7 +232,9 @@ def test_a_seen_key_costs_little() -> None:
     calls = {"plain": plain, "checked": checked, "nothing": nothing, "door": checked._engine.door.around(nothing)}
     x, mask = torch.randn(4, 3), torch.randn(4)
     best = dict.fromkeys(calls, 1.0)
-    for _ in range(100):
+    for turn in range(500):
+        if turn >= 50 and best["door"] - best["nothing"] < 2e-6 and best["checked"] / best["plain"] < 1.1:
+            break  # it can be that cheap; a busy machine needs more turns to show it
         for name, f in calls.items():
             began = time.perf_counter()
             for _ in range(200):
