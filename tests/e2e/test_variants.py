@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import threading
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import anyshape
 from anyshape import tiers
+from anyshape._torch import specialise
 from anyshape.testing import difference, expect_programs
 
 
@@ -108,3 +111,30 @@ def test_a_variant_that_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch) -> N
     assert difference(normalised, f, (torch.randn(8, 16), 2)) is None
     assert f.variants == ()
     assert "out of registers" in str(anyshape.explain(f))
+
+
+def test_other_compiled_functions_run_while_a_variant_is_traced() -> None:
+    """torch 2.11 and 2.13 have one flag for all threads that says a graph is being traced."""
+    tracing, go_on = threading.Event(), threading.Event()
+
+    def traced(x: Tensor) -> Tensor:
+        tracing.set()
+        assert go_on.wait(60)
+        return x + 1
+
+    def work() -> None:
+        with specialise._untold_to_others():
+            make_fx(traced)(torch.randn(3))
+
+    stock, ours = torch.compile(lambda x: x * 2, backend="eager"), anyshape.compile(lambda x: x * 3, backend="eager")
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        assert tracing.wait(60)
+        for n in (4, 5):
+            x = torch.randn(n)
+            torch.testing.assert_close(stock(x), x * 2)
+            torch.testing.assert_close(ours(x), x * 3)
+    finally:
+        go_on.set()
+        worker.join()

@@ -10,12 +10,15 @@ import contextlib
 import copy
 import dataclasses
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
 import torch._dynamo.convert_frame as convert_frame
+import torch.fx._symbolic_trace as symbolic_trace
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -95,7 +98,7 @@ class Master:
             for name in ("example_value", "val"):
                 node.meta.pop(name, None)
         graph.recompile()
-        with convert_frame.compile_lock, self._state(), compiling.scope():
+        with convert_frame.compile_lock, self._state(), compiling.scope(), _untold_to_others():
             mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
             inputs = [self._input(mode, v, s) for v, s in zip(self.placeholders, seen, strict=True)]
             return backend(graph, inputs)  # type: ignore[no-any-return]
@@ -117,6 +120,27 @@ class Master:
             for device, dtype in self.autocast:
                 stack.enter_context(torch.autocast(device, dtype=dtype))
             yield
+
+
+_stock_create_args = symbolic_trace.Tracer.create_args_for_root
+
+
+@contextlib.contextmanager
+def _untold_to_others() -> Iterator[None]:
+    """That a graph is being traced is one flag for all threads (torch 2.11 and 2.13), and compiled calls refuse to run
+    meanwhile. Traces of this thread take it back as soon as they have set it."""
+    if not hasattr(symbolic_trace, "_is_fx_tracing_flag"):
+        yield
+        return
+    thread = threading.get_ident()
+
+    def create_args(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() == thread:
+            symbolic_trace._is_fx_tracing_flag = False
+        return _stock_create_args(self, *args, **kwargs)
+
+    with mock.patch.object(symbolic_trace.Tracer, "create_args_for_root", create_args):
+        yield
 
 
 def _bake(placeholder: Any, value: Any) -> None:
