@@ -390,11 +390,11 @@ class Engine:
             wanted=wanted if clauses else None,
         )
 
-    def serves_alone(self, code: types.CodeType) -> bool:
-        """Whether a compiled code is a whole call, and what it needs of its arguments is in their metadata."""
+    def serves_alone(self, code: types.CodeType, *, guarded: bool) -> bool:
+        """Whether a compiled code is a whole call; unless `guarded`, all it needs of arguments is in their metadata."""
         for program in self.programs:
             if program.code is not None and program.code() is code:
-                return not program.recording.graph_breaks and not program.recording.apart
+                return not program.recording.graph_breaks and (guarded or not program.recording.apart)
         return False
 
     def wait(self, timeout: float | None = None) -> bool:

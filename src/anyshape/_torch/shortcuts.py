@@ -64,7 +64,7 @@ class Shortcut:
         self,
         function: types.FunctionType,
         owner: Any,
-        serves: Callable[[types.CodeType], bool],
+        serves: Callable[..., bool],
         modules: Sequence[torch.nn.Module],
         *,
         frozen: bool,
@@ -82,7 +82,7 @@ class Shortcut:
         self._several = False
 
     @classmethod
-    def to(cls, target: Any, serves: Callable[[types.CodeType], bool], *, frozen: bool) -> Shortcut | None:
+    def to(cls, target: Any, serves: Callable[..., bool], *, frozen: bool) -> Shortcut | None:
         """For what `capture.install` gave back; None where it is not known with what a call begins."""
         start = first_frame(target)
         if start is None:
@@ -153,11 +153,12 @@ class Shortcut:
             self._known.clear()
             self._unknown.clear()
         tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
-        if self._is_by_key(args, kwargs) and len({id(t) for t in tensors}) != len(tensors):
+        by_key = self._is_by_key(args, kwargs)
+        if by_key and len({id(t) for t in tensors}) != len(tensors):
             return  # a program may have been made for one tensor in two places
         names = self._names(*args, **kwargs)
         for entry in _debug_get_cache_entry_list(self._function.__code__):
-            if self._serves(entry.code) and entry.guard_manager.check(names):
+            if self._serves(entry.code, guarded=not by_key) and entry.guard_manager.check(names):
                 way = Way(entry.guard_manager, entry.code, self._function, self._owner)
                 others = (other for other in self._known.get(key, ()) if other.leads_elsewhere(entry.code))
                 self._known[key] = (way, *others)[:MOST_WAYS]
