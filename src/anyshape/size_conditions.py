@@ -13,15 +13,12 @@ from typing import Any
 
 import sympy
 
+from anyshape.declaration.algebra import DIVISIONS, RELATIONS
+from anyshape.declaration.expression import COMPARISONS
 from anyshape.errors import ExportError
 
 _OPERATORS: Mapping[str, Callable[..., Any]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
+    **COMPARISONS,
     "+": lambda *parts: sum(parts),
     "*": lambda *parts: functools.reduce(operator.mul, parts),
     "//": operator.floordiv,
@@ -33,20 +30,11 @@ _OPERATORS: Mapping[str, Callable[..., Any]] = {
     "or": lambda *parts: any(parts),
     "not": operator.not_,
 }
-# Classes of sympy and of torch's own, by name.
 _CLASSES = {
-    "Equality": "==",
-    "Unequality": "!=",
-    "StrictLessThan": "<",
-    "LessThan": "<=",
-    "StrictGreaterThan": ">",
-    "GreaterThan": ">=",
+    **RELATIONS,
+    **DIVISIONS,
     "Add": "+",
     "Mul": "*",
-    "FloorDiv": "//",
-    "CleanDiv": "//",
-    "Mod": "%",
-    "PythonMod": "%",
     "Pow": "**",
     "PowByNatural": "**",
     "Max": "max",
@@ -65,7 +53,7 @@ def from_sympy(expr: sympy.Basic, places: Mapping[sympy.Basic, tuple[int, int]])
         return int(expr)
     name = _CLASSES.get(type(expr).__name__)
     if name is None:
-        raise ExportError(f"a condition on sizes that a package cannot hold: {expr}", code="AS050")
+        raise ExportError(f"a condition on sizes that a package cannot hold: {expr}")
     return [name, *(from_sympy(a, places) for a in expr.args)]
 
 

@@ -9,10 +9,12 @@ from typing import Any
 
 import export_cases as cases
 import pytest
+import sympy
 import torch
 from torch.utils._pytree import tree_leaves
 
 import anyshape
+from anyshape import size_conditions
 from anyshape._torch import exported
 
 # Where eager has a result and the program asserts that such sizes do not come: fused attention over nothing.
@@ -246,3 +248,10 @@ def test_arguments_of_every_kind() -> None:
         torch.testing.assert_close(got, want)
     with pytest.raises(RuntimeError, match=r"more\['a'\]\[0\].shape\[0\]"):
         program.module()(torch.ones(3, 2), {"a": [torch.ones(2, 2)]}, k=torch.ones(4), times=3)
+
+
+def test_a_condition_that_a_package_cannot_hold_is_refused_as_an_export() -> None:
+    size = sympy.Symbol("size")
+    with pytest.raises(anyshape.ExportError) as caught:
+        size_conditions.from_sympy(sympy.sin(size) > 0, {size: (0, 0)})
+    assert caught.value.code == "AS040"

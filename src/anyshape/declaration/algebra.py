@@ -23,7 +23,7 @@ from anyshape.declaration.expression import (
 )
 
 # Classes of sympy and of torch's own, by name: torch is not imported here.
-_RELATIONS = {
+RELATIONS = {
     "Equality": "==",
     "Unequality": "!=",
     "StrictLessThan": "<",
@@ -31,7 +31,7 @@ _RELATIONS = {
     "StrictGreaterThan": ">",
     "GreaterThan": ">=",
 }
-_DIVISIONS = {"FloorDiv": "//", "CleanDiv": "//", "Mod": "%", "PythonMod": "%"}
+DIVISIONS = {"FloorDiv": "//", "CleanDiv": "//", "Mod": "%", "PythonMod": "%"}
 
 
 def to_sympy(
@@ -88,10 +88,10 @@ def _comparisons(fact: Any, names: Mapping[Any, str]) -> tuple[Comparison, ...] 
     if kind == "Not":
         inner = _comparisons(fact.args[0], names)
         return (inner[0].negation,) if inner is not None and len(inner) == 1 else None
-    if kind not in _RELATIONS:
+    if kind not in RELATIONS:
         return None
     left, right = _expression(fact.args[0], names), _expression(fact.args[1], names)
-    return None if left is None or right is None else (Comparison(left, _RELATIONS[kind], right),)
+    return None if left is None or right is None else (Comparison(left, RELATIONS[kind], right),)
 
 
 def _expression(expr: Any, names: Mapping[Any, str]) -> Expression | None:
@@ -103,15 +103,15 @@ def _expression(expr: Any, names: Mapping[Any, str]) -> Expression | None:
     if kind == "Pow" and expr.args[1].is_Integer and 0 < int(expr.args[1]) <= 4:
         base = _expression(expr.args[0], names)
         return None if base is None else functools.reduce(functools.partial(operation, "*"), [base] * int(expr.args[1]))
-    if kind not in ("Add", "Mul", *_DIVISIONS):
+    if kind not in ("Add", "Mul", *DIVISIONS):
         return None
     parts = [_expression(a, names) for a in expr.args]
     known = [p for p in parts if p is not None]
     if len(known) < len(parts):
         return None
-    if kind in _DIVISIONS:
+    if kind in DIVISIONS:
         # By a negative number Python and sympy differ, and clauses know no such division.
         if len(known) != 2 or (isinstance(known[1], Number) and known[1].value < 1):
             return None
-        return operation(_DIVISIONS[kind], known[0], known[1])
+        return operation(DIVISIONS[kind], known[0], known[1])
     return functools.reduce(functools.partial(operation, "+" if kind == "Add" else "*"), known)
