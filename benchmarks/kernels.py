@@ -185,6 +185,12 @@ def main() -> None:
             [r["unbacked"] / r["general"] for r in rows if r["unbacked"] and r["kernel"] in REDUCTIONS]
         ),
     }
+    print(f"{'geometric means':16} {'variant':>9} {'general':>9} {'dynamic':>9} {'unbacked':>9} {'worst variant':>13}")
+    for kernel in dict.fromkeys(r["kernel"] for r in rows):
+        own = [r for r in rows if r["kernel"] == kernel]
+        of = lambda way, own=own: [r[way] / r["static"] for r in own if r[way]]
+        means = " ".join(f"{mean(of(way)):9.2f}" for way in ("variant", "general", "dynamic", "unbacked"))
+        print(f"{kernel:16} {means} {max(of('variant')):13.2f}")
     for name, value in summary.items():
         print(f"{name}: {value:.3f}")
     if options.json:

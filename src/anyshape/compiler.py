@@ -175,7 +175,9 @@ def compile(
     target = capture.install(fn, engine.compile_graph, fullgraph=fullgraph, capture=engine.capture, disable=disable)
     start = shortcuts.first_frame(target)
     engine.starts_at(start[0].__code__ if start else None, getattr(fn, "__qualname__", type(fn).__name__))
-    shortcut = None if disable else shortcuts.Shortcut.to(target, engine.serves_alone, frozen=frozen)
+    shortcut = None
+    if start is not None and not disable:
+        shortcut = shortcuts.Shortcut.to(target, start, engine.serves_alone, frozen=frozen)
     shared = None
     if one_rank and not disable:
         place = None if artifacts is None else os.fspath(artifacts)

@@ -14,20 +14,19 @@ import time
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from anyshape import assertions, ops, solver
+from anyshape import assertions, ops
 from anyshape._torch import afterwards, aliases, breaks, capture, light_code, loose_strides, memory, raised, specialise
-from anyshape.declaration import Declaration
+from anyshape.attempts import attempts
 from anyshape.declaration.expression import Clause
-from anyshape.declared import Declared
 from anyshape.dispatch import Admission, holds
 from anyshape.door import Door
 from anyshape.errors import DataBranchError, FallbackWarning, NewBehaviourError, NotCompilableError
 from anyshape.oblivious import Refused
 from anyshape.programs import OutCall, Predicate, Program, Variant
-from anyshape.recording import STAND_INS, Answer, InputRecord, Recording, describe_source
+from anyshape.recording import Answer, InputRecord, Recording, describe_source
 from anyshape.tiers import WORKER, Tiers
 
 # Called with each program when it has been compiled: for tests and the doctor.
@@ -220,10 +219,11 @@ class Engine:
             self._site = (self._name, "", 0)
         outcome: Any = None
         error: BaseException | None = None
-        attempts = self._attempts(top=code is self._top or capture.is_torchs_own(code))
+        top = code is self._top or capture.is_torchs_own(code)
+        ways = attempts(self.door, top=top, graph_break=capture.graph_break if self._breaks else None)
         kept: frozenset[str] = frozenset()
-        while attempts:
-            way = attempts.pop(0)
+        while ways:
+            way = ways.pop(0)
             outcome, error = self._attempt(convert, functools.partial(way, kept=kept), whole=code is self._top)
             if isinstance(error, Refused):
                 raise error.error
@@ -234,10 +234,10 @@ class Engine:
                 blamed = frozenset().union(*(r.blamed for r in self._recordings)) - kept
                 if blamed and isinstance(error, capture.Retrace):
                     kept |= blamed  # the others keep their stand-ins
-                    attempts.insert(0, way)
+                    ways.insert(0, way)
                 continue
             # Without a stand-in the next attempt would be this one again; only the last is different.
-            attempts = attempts[-1:] if isinstance(error, capture.Retrace) else []
+            ways = ways[-1:] if isinstance(error, capture.Retrace) else []
         if error is None:
             return outcome
         branch = capture.data_branch(error) if self._fullgraph else None
@@ -259,9 +259,6 @@ class Engine:
         if code is self._top:
             raise RunEagerly(reason, expected=expected)
         return capture.eagerly()
-
-    def _attempts(self, *, top: bool) -> list[Callable[..., Recording]]:
-        return attempts(self.door, top=top, graph_break=capture.graph_break if self._breaks else None)
 
     def _publish(self, guarded: Any, origin: types.CodeType) -> None:
         programs = [p for p in self._pending.values() if p.admission is not None]
@@ -441,25 +438,6 @@ class Engine:
         return f"{capture.GUARD_NAME}({admission.guard})"
 
 
-def attempts(door: Door | None, *, top: bool, **options: Any) -> list[Callable[..., Recording]]:
-    """Ways to capture a call, the most general first."""
-    way = functools.partial(
-        Recording, locate=capture.locate, retrace=capture.Retrace, top=top, user_line=capture.user_line, **options
-    )
-    if door is None:
-        return [*(functools.partial(way, stand_ins=s) for s in STAND_INS), functools.partial(way, exact=True)]
-    declaration, policies, values = door.declaration, door.policies(), door.values()
-    plan = solver.solve_hints(declaration) if declaration.hints else {}
-
-    def declared(stand_ins: Mapping[int, int], kept: frozenset[str] = frozenset(), **more: Any) -> Recording:
-        hints = _hints(declaration, values, stand_ins, kept)
-        facts = Declared(declaration, policies, hints=hints, plan=plan)
-        return way(stand_ins=stand_ins, declared=facts, kept=kept, **more)
-
-    made = [functools.partial(declared, s) for s in STAND_INS]
-    return [*made, functools.partial(declared, {}, exact=True)]
-
-
 def engine_of(f: Any, *, asked_by: str, fix: str) -> Engine:
     """The engine of a compiled callable, for functions that take one."""
     engine = getattr(f, "_engine", None)
@@ -478,25 +456,6 @@ def _data_branch(where: str, asked: str) -> DataBranchError:
         "torch._check(condition)  if it always holds\n"
         "anyshape.compile(fn)  without fullgraph=True: the graph breaks there",
     )
-
-
-def _hints(
-    declaration: Declaration, values: Mapping[str, int], stand_ins: Mapping[int, int], kept: frozenset[str]
-) -> dict[str, int]:
-    """What each name is taken to be in a capture: its size, unless that is 0 or 1 and has a stand-in.
-
-    A stand-in satisfies the invariants as sizes do: it is solved for, the other sizes being as they are if they can.
-    """
-    replaced = {
-        n
-        for n, v in values.items()
-        if (v in stand_ins and n not in kept) or (v in STAND_INS[0] and n in declaration.oblivious_names)
-    }
-    if not replaced:
-        return dict(values)
-    given = {n: (v,) for n, v in values.items() if n not in replaced}
-    given |= {n: v for n, v in declaration.hints.items() if n in replaced}
-    return {n: v for n, v in solver.solve_hints(dataclasses.replace(declaration, hints=given)).items() if n in values}
 
 
 def _new_behaviour(refused: Sequence[LiveProgram]) -> NewBehaviourError:

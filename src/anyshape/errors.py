@@ -188,6 +188,12 @@ def refuse_pickle(name: str) -> NotCompilableError:
     )
 
 
+def refuse_precompile(what: str, value: str) -> ArtifactError:
+    """The error for a program that cannot be written to a file."""
+    fix = "f = anyshape.compile(fn) where it is used"
+    return ArtifactError(f"this cannot be precompiled: {what}", value=value[:200], fix=fix, code="AS056")
+
+
 def refuse_deepcopy(name: str) -> NotCompilableError:
     """The error for `copy.deepcopy` of a compiled function."""
     return NotCompilableError(

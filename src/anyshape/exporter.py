@@ -17,11 +17,11 @@ import sympy
 
 from anyshape import ops
 from anyshape._torch import capture, concrete, exported, exporting
+from anyshape.attempts import attempts
 from anyshape.boundaries import Limit, limits
 from anyshape.compiler import declared_words
 from anyshape.declaration import Declaration
 from anyshape.door import Door
-from anyshape.engine import attempts
 from anyshape.errors import ExportError
 from anyshape.oblivious import Refused
 from anyshape.recording import Recording, describe_source

@@ -12,25 +12,9 @@ import torch
 from torch import Tensor, nn
 
 import anyshape
-from anyshape._torch import shortcuts
 from anyshape.testing import expect_programs
 
 SCALE = 2
-
-
-@pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each call that may go straight, whether it did."""
-    seen: list[bool] = []
-    find = shortcuts.Shortcut.find
-
-    def counting(self: Any, args: Any, kwargs: Any) -> Any:
-        run = find(self, args, kwargs)
-        seen.append(run is not None)
-        return run
-
-    monkeypatch.setattr(shortcuts.Shortcut, "find", counting)
-    return seen
 
 
 def test_every_call_after_the_first_goes_straight(taken: list[bool]) -> None:

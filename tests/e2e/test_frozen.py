@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 
 import anyshape
-from anyshape._torch import shortcuts
 from anyshape.testing import difference, expect_programs
 
 FACTOR = 3
@@ -18,21 +15,6 @@ FACTOR = 3
 
 def scaled(x: Tensor, k: int = 2) -> Tensor:
     return torch.tanh(x * FACTOR).sum(0) * k
-
-
-@pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each call whether its way was known."""
-    seen: list[bool] = []
-    find = shortcuts.Shortcut.find
-
-    def counting(self: Any, args: Any, kwargs: Any) -> Any:
-        run = find(self, args, kwargs)
-        seen.append(run is not None)
-        return run
-
-    monkeypatch.setattr(shortcuts.Shortcut, "find", counting)
-    return seen
 
 
 def test_a_seen_key_goes_straight(taken: list[bool]) -> None:

@@ -32,7 +32,7 @@ from torch._functorch._aot_autograd.schemas import AOTAutogradCacheInfo
 from torch._inductor.codecache import CppPythonBindingsCodeCache
 from torch._inductor.cpp_builder import CppBuilder
 
-from anyshape.errors import ArtifactError
+from anyshape.errors import ArtifactError, refuse_precompile
 
 _BUNDLING = {
     "enable_autograd_cache": True,  # only so that a result is made; none is looked up and none is kept
@@ -62,14 +62,16 @@ class Bundled:
 
     def bundle(self) -> Bundle:
         if self._entry is None:
-            raise _not_saveable("torch gave no result that can be saved", "None")
+            raise refuse_precompile("torch gave no result that can be saved", "None")
         for output in (self._entry.compiled_fw, self._entry.compiled_bw):
             if output is not None and getattr(output.result, "torchbind_constants", None):
-                raise _not_saveable("the graph holds objects of TorchScript", "torchbind")
+                raise refuse_precompile("the graph holds objects of TorchScript", "torchbind")
         try:
             entry = pickle.dumps(self._entry)
         except Exception as error:
-            raise _not_saveable("the compiled graph cannot be pickled", f"{type(error).__name__}: {error}") from error
+            raise refuse_precompile(
+                "the compiled graph cannot be pickled", f"{type(error).__name__}: {error}"
+            ) from error
         made = {}
         for key, path in self._kernels.items():
             with open(path, "rb") as file:
@@ -203,8 +205,3 @@ def _incomplete(what: str) -> ArtifactError:
         fix="precompile it again",
         code="AS050",
     )
-
-
-def _not_saveable(what: str, value: str) -> ArtifactError:
-    fix = "f = anyshape.compile(fn) where it is used"
-    return ArtifactError(f"this cannot be precompiled: {what}", value=value[:200], fix=fix, code="AS056")

@@ -19,7 +19,7 @@ import torch.export._trace as export_trace
 from torch.export.dynamic_shapes import _combine_args
 from torch.utils import _pytree as pytree
 
-from anyshape._torch import capture, concrete
+from anyshape._torch import capture, concrete, nodes
 from anyshape.recording import Recording
 
 
@@ -57,7 +57,7 @@ def trace(
     if recording is not None:
         for graph in program.graph_module.modules():  # bodies of higher-order calls too
             if isinstance(graph, torch.fx.GraphModule):
-                found = capture.aten_nodes(graph, strides_show=False)
+                found = nodes.aten_nodes(graph, strides_show=False)
                 recording.aten.extend(n for n in found if not n.opaque)
     return program, recording
 

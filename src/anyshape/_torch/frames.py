@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch._dynamo import external_utils
 
-from anyshape.errors import ArtifactError
+from anyshape.errors import ArtifactError, refuse_precompile
 
 _COMPILED = "__compiled_fn"
 _PLAIN = (int, float, bool, str, bytes, type(None), complex)
@@ -43,7 +43,7 @@ class Frame:
         try:
             defaults = pickle.dumps((function.__defaults__, function.__kwdefaults__))
         except Exception as error:
-            raise _refused("a default of the function cannot be written to a file", str(error)) from error
+            raise refuse_precompile("a default of the function cannot be written to a file", str(error)) from error
         text = marshal.dumps(_renamed(code, renamed))
         return cls(text, names, defaults, _wrapped(function))
 
@@ -85,7 +85,7 @@ def fetcher(sources: Sequence[str]) -> Callable[[Mapping[str, Any], Mapping[str,
     try:
         exec(f"def fetch(L, G):\n    return ({''.join(s + ', ' for s in sources)})", scope)
     except SyntaxError as error:
-        raise _refused("an input of the graph cannot be reached from the arguments", str(sources)) from error
+        raise refuse_precompile("an input of the graph cannot be reached from the arguments", str(sources)) from error
     return scope["fetch"]  # type: ignore[no-any-return]
 
 
@@ -94,7 +94,7 @@ def _names(code: types.CodeType) -> Iterator[str]:
     seen: set[str] = set()
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-            raise _refused("it writes to a global", str(instruction.argval))
+            raise refuse_precompile("it writes to a global", str(instruction.argval))
         if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             seen.add(str(instruction.argval))
     for constant in code.co_consts:
@@ -126,7 +126,7 @@ def _found_again(name: str, function: types.FunctionType) -> tuple[str, Any]:
         try:
             return "pickled", pickle.dumps(value)
         except Exception as error:
-            raise _refused("the compiled call needs an object of this process", f"{name}: {error}") from error
+            raise refuse_precompile("the compiled call needs an object of this process", f"{name}: {error}") from error
     return "live", None
 
 
@@ -151,8 +151,3 @@ def needs_live(what: str) -> ArtifactError:
         fix='anyshape.load("model.any", fn) with the function or module that it was made from',
         code="AS055",
     )
-
-
-def _refused(what: str, value: str) -> ArtifactError:
-    fix = "f = anyshape.compile(fn) where it is used"
-    return ArtifactError(f"this cannot be precompiled: {what}", value=value[:200], fix=fix, code="AS056")

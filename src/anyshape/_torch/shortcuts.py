@@ -82,11 +82,10 @@ class Shortcut:
         self._several = False
 
     @classmethod
-    def to(cls, target: Any, serves: Callable[..., bool], *, frozen: bool) -> Shortcut | None:
-        """For what `capture.install` gave back; None where it is not known with what a call begins."""
-        start = first_frame(target)
-        if start is None:
-            return None
+    def to(
+        cls, target: Any, start: tuple[types.FunctionType, Any], serves: Callable[..., bool], *, frozen: bool
+    ) -> Shortcut:
+        """For what `capture.install` gave back, a call of which begins with `start`."""
         modules = (target, target._orig_mod) if isinstance(target, OptimizedModule) else ()
         return cls(*start, serves, modules, frozen=frozen)
 

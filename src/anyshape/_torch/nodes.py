@@ -1,0 +1,256 @@
+"""The nodes of captured graphs.
+
+Owns how a node is run while Dynamo captures, its questions written down with who asked them and where, and how the
+nodes of an aten graph are remembered: a record of each, with enough of it to run it again at other sizes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch._dynamo.utils as dynamo_utils
+from torch._guards import TracingContext
+
+from anyshape import verify
+from anyshape._torch import concrete
+from anyshape._torch.shape_env import FreeShapeEnv
+from anyshape.recording import NodeRecord
+
+_run_node = dynamo_utils.run_node
+_TORCH = os.path.dirname(torch.__file__)
+_HERE = os.path.dirname(__file__)
+_OPS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "ops")
+_OWN = (_OPS, _HERE)
+# Files that only hand a question on.
+_PASSING_ON = ("symbolic_shapes.py", "sym_node.py", "torch/__init__.py")
+
+
+def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> Any:
+    """Dynamo's propagation of one graph node, with its questions written to the node that asked them.
+
+    Where a general answer is not the truth for the sizes at hand, the node is run concretely beside it; if the results
+    differ, the node is traced again with true answers, which then are predicates of the program.
+    """
+    env = getattr(tracer, "shape_env", None)
+    if not isinstance(env, FreeShapeEnv) or env.recording.node is not None:
+        return _run_node(tracer, node, args, kwargs, nnmodule)
+    recording = env.recording
+    record = NodeRecord(node.target if node.op in ("call_function", "call_method") else None)
+    record.scalars = frozenset(
+        x.node.expr for x in concrete.leaves((args, kwargs)) if isinstance(x, (torch.SymBool, torch.SymInt))
+    )
+    try:
+        record.args, record.kwargs = concrete.snapshot((args, kwargs))
+    except concrete.NotPlain:
+        record.opaque = True
+    record.opaque = record.opaque or record.call is None or _is_sealed(record.call)
+    record.context = _ambient()
+    record.strides_show = not recording.loose_strides
+    recording.begin_node(record)
+    try:
+        if node.op == "call_method" and node.target.endswith("_") and not node.target.endswith("__"):
+            _refuse_overlap(args[0])
+        run = lambda: _run_node(tracer, node, args, kwargs, nnmodule)
+        try:
+            result = _general(env, record, run)
+        except Exception:
+            if not recording.oblivious.loosened:
+                raise
+            recording.oblivious.strict = True  # a view that these strides allow, and most do not
+            result = _general(env, record, run)
+        if recording.oblivious.choices:
+            recording.oblivious.settle_choices(shows=_choices_show(env, record, result, run))
+        record.loosened |= recording.oblivious.loosened and not recording.oblivious.strict
+        if record.decisions or record.loosened:
+            _remember_result(record, result)
+            record.where = user_line() or ""
+            recording.nodes.append(record)
+        return result
+    finally:
+        recording.node = None
+        recording.oblivious.strict = recording.oblivious.loosened = False
+
+
+def _refuse_overlap(written: Any) -> None:
+    """Eager does not write to memory that overlaps itself; torch's fake kernels do (2.11 to 2.15)."""
+    if isinstance(written, torch.Tensor) and written.layout is torch.strided:
+        for size, stride in zip(written.shape, written.stride(), strict=True):
+            if type(stride) is int and stride == 0:
+                torch._check(size <= 1, lambda: "more than one element of the written-to tensor is at one place")
+
+
+def _general(env: FreeShapeEnv, record: NodeRecord, run: Callable[[], Any]) -> Any:
+    """Run a node with as few true answers as it takes to give what it really gives for the sizes at hand."""
+    recording = env.recording
+
+    def attempt(truths: frozenset[Any]) -> tuple[Any, Exception | None, bool]:
+        record.forget()
+        recording.begin_node(record, truths)
+        with env.undo_unless_kept() as keep:
+            try:
+                with concrete.OpLog() as log:
+                    result, error = run(), None
+                record.log = log.calls
+            except Exception as e:
+                result, error = None, e
+            holds = not recording.differing
+            if recording.differing and error is None:
+                _remember_result(record, result)
+                holds = verify.differs(record, recording.hints) is None
+                if not holds and recording.loose_strides and not recording.exact:
+                    # Whether a copy in the place of a view shows is known at the end, and looked at again there.
+                    record.sharing_shows = False
+                    holds = record.loosened = verify.differs(record, recording.hints) is None
+                    record.sharing_shows = True
+            if holds:
+                record.settle(recording.hints)
+                keep()
+        return result, error, holds
+
+    result, error, holds = attempt(frozenset())
+    if holds:
+        if error is not None:
+            raise error
+        return result
+    # Sizes that are 0 or 1 and were asked about are the usual cause: find the few that matter.
+    needed = recording.unit_questions()
+    if needed and attempt(needed)[2]:
+        for question in sorted(needed, key=str):
+            if len(needed) > 1 and attempt(needed - {question})[2]:
+                needed = needed - {question}
+        result, error, _ = attempt(needed)
+        if error is not None:
+            raise error
+        return result
+    record.forget()
+    recording.begin_node(record, None)
+    with concrete.OpLog() as log:
+        result = run()
+    record.log = log.calls
+    return result
+
+
+def _choices_show(env: FreeShapeEnv, record: NodeRecord, result: Any, run: Callable[[], Any]) -> bool:
+    """Whether a node is another one when what it asked about oblivious sizes is answered the other way round."""
+    oblivious, log = env.recording.oblivious, record.log
+    oblivious.otherwise = True
+    try:
+        with env.undo_unless_kept(), concrete.OpLog() as other:
+            again = run()
+        ours, theirs = concrete.snapshot(result), concrete.snapshot(again)
+    except Exception:
+        return True
+    finally:
+        oblivious.otherwise = False
+    metadata = lambda tree: [
+        dataclasses.replace(x, storage=0) if isinstance(x, concrete.TensorSnapshot) else x
+        for x in concrete.leaves(tree)
+    ]
+    return metadata(ours) != metadata(theirs) or other.calls != log
+
+
+def _remember_result(record: NodeRecord, result: Any) -> None:
+    try:
+        record.result = concrete.snapshot(result)
+    except concrete.NotPlain:
+        record.opaque = True
+
+
+# Control flow: its graphs are made of nodes that are verified themselves, and it runs on fake tensors of any size.
+_OPEN = ("cond", "while_loop", "scan", "associative_scan", "map_impl")
+
+
+def _is_sealed(call: Any) -> bool:
+    return isinstance(call, torch._ops.HigherOrderOperator) and call.name() not in _OPEN
+
+
+def _ambient() -> Callable[[], Any] | None:
+    """The autocast state, if there is one, to be entered again when the node is run at other sizes."""
+    entered = [d for d in ("cpu", "cuda") if torch.is_autocast_enabled(d)]
+    if not entered:
+        return None
+    return concrete.Ambient(tuple((d, torch.get_autocast_dtype(d)) for d in entered))
+
+
+def aten_nodes(graph: Any, *, strides_show: bool) -> Iterator[NodeRecord]:
+    """Every call of an aten graph whose metadata depends on a free size."""
+
+    def value(node: Any) -> Any:
+        if node.op == "get_attr" and isinstance(getattr(graph, node.target, None), torch.fx.GraphModule):
+            return getattr(graph, node.target)  # what torch.cond is to run
+        return node.meta.get("val")
+
+    for node in graph.graph.nodes:
+        if node.op != "call_function" or value(node) is None:
+            continue
+        target, result = node.target, value(node)
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), value)
+        if getattr(target, "__name__", "") == "with_effects":
+            # (token, op, *args) -> (token, *results)
+            target, args, result = args[1], args[2:], list(result)[1:]
+            result = result[0] if len(result) == 1 else result
+        if not any(isinstance(x, torch.Tensor) for x in concrete.leaves(result)):
+            continue
+        if not _symbolic((args, kwargs, result)):
+            continue
+        # An aten graph is functional: what it shares between its values does not show.
+        record = NodeRecord(target, opaque=_is_sealed(target), sharing_shows=False, strides_show=strides_show)
+        record.where = _last_line(node.meta.get("stack_trace"))
+        try:
+            record.args, record.kwargs, record.result = concrete.snapshot((args, kwargs, result))
+        except concrete.NotPlain:
+            record.opaque = True
+        yield record
+
+
+def _last_line(stack_trace: str | None) -> str:
+    places = re.findall(r'File "(.+?)", line (\d+)', stack_trace or "")
+    return ":".join(places[-1]) if places else ""
+
+
+def _symbolic(tree: Any) -> bool:
+    numbers: list[Any] = []
+    for leaf in concrete.leaves(tree):
+        numbers.extend(leaf.shape if isinstance(leaf, torch.Tensor) else [leaf])
+    return any(isinstance(n, (torch.SymInt, torch.SymBool, torch.SymFloat)) for n in numbers)
+
+
+def locate() -> tuple[str, str]:
+    """Who asks: the user's line if the question comes from the traced program itself, else the framework's."""
+    frame: types.FrameType | None = sys._getframe(1)
+    framework = "?:0"
+    user_asked = False
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.endswith("symbolic_convert.py"):
+            user_asked = True
+            break
+        if name == __file__ and frame.f_code.co_name == "run_node":
+            break
+        if framework == "?:0" and "/torch/" in name and not name.endswith(_PASSING_ON):
+            framework = f"{name}:{frame.f_lineno}"
+        frame = frame.f_back
+    with contextlib.suppress(Exception):
+        stack = TracingContext.extract_stack()
+        if stack and user_asked and _OPS not in stack[-1].filename:
+            return "user", f"{stack[-1].filename}:{stack[-1].lineno}"
+    return "framework", framework
+
+
+def user_line() -> str | None:
+    """The line of the user's that is being traced."""
+    with contextlib.suppress(Exception):
+        stack = [line for line in TracingContext.extract_stack() if not line.filename.startswith(_OWN)]
+        # A module of torch's own is called from somewhere.
+        stack = [line for line in stack if not line.filename.startswith(_TORCH)] or stack
+        if stack:
+            return f"{stack[-1].filename}:{stack[-1].lineno}"
+    return None

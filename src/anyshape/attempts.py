@@ -1,0 +1,57 @@
+"""Ways to capture a call.
+
+Owns which sizes a capture is made for: a size of 0 or 1 stands aside for another one first, so that the program is made
+for all of them, and is taken as it is where that does not do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from anyshape import solver
+from anyshape._torch import capture, nodes
+from anyshape.declaration import Declaration
+from anyshape.declared import Declared
+from anyshape.door import Door
+from anyshape.recording import STAND_INS, Recording
+
+
+def attempts(door: Door | None, *, top: bool, **options: Any) -> list[Callable[..., Recording]]:
+    """Ways to capture a call, the most general first."""
+    way = functools.partial(
+        Recording, locate=nodes.locate, retrace=capture.Retrace, top=top, user_line=nodes.user_line, **options
+    )
+    if door is None:
+        return [*(functools.partial(way, stand_ins=s) for s in STAND_INS), functools.partial(way, exact=True)]
+    declaration, policies, values = door.declaration, door.policies(), door.values()
+    plan = solver.solve_hints(declaration) if declaration.hints else {}
+
+    def declared(stand_ins: Mapping[int, int], kept: frozenset[str] = frozenset(), **more: Any) -> Recording:
+        hints = _hints(declaration, values, stand_ins, kept)
+        facts = Declared(declaration, policies, hints=hints, plan=plan)
+        return way(stand_ins=stand_ins, declared=facts, kept=kept, **more)
+
+    made = [functools.partial(declared, s) for s in STAND_INS]
+    return [*made, functools.partial(declared, {}, exact=True)]
+
+
+def _hints(
+    declaration: Declaration, values: Mapping[str, int], stand_ins: Mapping[int, int], kept: frozenset[str]
+) -> dict[str, int]:
+    """What each name is taken to be in a capture: its size, unless that is 0 or 1 and has a stand-in.
+
+    A stand-in satisfies the invariants as sizes do: it is solved for, the other sizes being as they are if they can.
+    """
+    replaced = {
+        n
+        for n, v in values.items()
+        if (v in stand_ins and n not in kept) or (v in STAND_INS[0] and n in declaration.oblivious_names)
+    }
+    if not replaced:
+        return dict(values)
+    given = {n: (v,) for n, v in values.items() if n not in replaced}
+    given |= {n: v for n, v in declaration.hints.items() if n in replaced}
+    return {n: v for n, v in solver.solve_hints(dataclasses.replace(declaration, hints=given)).items() if n in values}
