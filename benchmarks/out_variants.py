@@ -14,6 +14,7 @@ import json
 import logging
 import statistics
 import time
+import types
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -81,14 +82,25 @@ def _compile(fn: Any, way: str, backend: str) -> Any:
     return torch.compile(fn, backend=backend, dynamic=True if way == "dynamic=True" else None)
 
 
-def measure(op: str, way: str, sizes: Sequence[int], backend: str) -> Row:
+def measure(op: str, ways: Sequence[str], sizes: Sequence[int], backend: str) -> list[Row]:
     fn, make = OPS[op]
     torch._dynamo.reset()
-    counters.clear()
     torch.manual_seed(0)
-    calls = [make(n) for n in sizes]
-    compiled = _compile(fn, way, backend)
+    compiled = {way: _compile(_copy(fn, f"{op}_{i}"), way, backend) for i, way in enumerate(ways)}
+    swept = {way: _sweep(fn, compiled[way], way, [make(n) for n in sizes]) for way in ways}
+    steady = _steady(compiled, make(sizes[-1]))
+    return [Row(op, way, *swept[way][:3], 1e6 * steady[way], swept[way][3]) for way in ways]
+
+
+def _copy(fn: Any, name: str) -> Any:
+    """The same function with code of its own, so that programs of one way are not another's."""
+    return types.FunctionType(fn.__code__.replace(co_name=name), fn.__globals__, name)
+
+
+def _sweep(fn: Any, compiled: Any, way: str, calls: Sequence[tuple[Any, ...]]) -> tuple[int, float, float, int]:
+    """Programs, seconds of all calls, seconds of the first, and how many were wrong."""
     wrong, seconds = 0, []
+    counters.clear()
     with fresh_cache():
         for args in calls:
             if way == "mark_unbacked":
@@ -100,18 +112,21 @@ def measure(op: str, way: str, sizes: Sequence[int], backend: str) -> Row:
             fn(*expected)
             wrong += not all(torch.allclose(a, b, equal_nan=True) for a, b in zip(args, expected, strict=True))
         programs = len(compiled.programs) if way == "anyshape" else counters["stats"].get("unique_graphs", 0)
-    return Row(op, way, programs, sum(seconds), seconds[0], 1e6 * _steady(compiled, calls[-1]), wrong)
+    return programs, sum(seconds), seconds[0], wrong
 
 
-def _steady(compiled: Any, args: tuple[Any, ...], repeats: int = 7, calls: int = 300) -> float:
-    """The median over several runs of the seconds a call takes."""
-    runs = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        for _ in range(calls):
-            compiled(*args)
-        runs.append((time.perf_counter() - began) / calls)
-    return statistics.median(runs)
+def _steady(compiled: dict[str, Any], args: tuple[Any, ...], turns: int = 15, calls: int = 300) -> dict[str, float]:
+    """The median over turns, in which each way has its own, of the seconds a call takes."""
+    runs: dict[str, list[float]] = {way: [] for way in compiled}
+    for _ in range(turns):
+        for way, f in compiled.items():
+            began = time.perf_counter()
+            for _ in range(calls):
+                f(*args)
+            runs[way].append((time.perf_counter() - began) / calls)
+            if way == "anyshape":
+                f.wait()  # for a variant of this size that is being compiled beside: the next turns run it
+    return {way: statistics.median(times) for way, times in runs.items()}
 
 
 def report(rows: Sequence[Row]) -> str:
@@ -151,7 +166,7 @@ def main(argv: Sequence[str] | None = None) -> list[Row]:
     sizes = range(100, 100 + options.sizes)
     _warm_up(options.backend)
     ops, ways = options.ops.split(","), options.ways.split(",")
-    rows = [measure(op, way, sizes, options.backend) for op in ops for way in ways]
+    rows = [row for op in ops for row in measure(op, ways, sizes, options.backend)]
     print(f"torch {torch.__version__}, {options.backend}, sizes {sizes[0]} to {sizes[-1]}\n{report(rows)}")
     if options.json:
         with open(options.json, "w") as file:
