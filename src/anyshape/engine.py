@@ -320,7 +320,7 @@ class Engine:
         if recording is None:
             return self._backend(graph, inputs)
         memory.mark_visible_sharing(graph, recording)
-        recording.apart = memory.written_inputs_apart(graph)
+        recording.apart = memory.written_inputs(graph)
         if not holds(recording, recording.actuals):
             raise capture.Retrace
         began = time.perf_counter()

@@ -185,7 +185,7 @@ class Recording:
         self.out_calls: list[tuple[str, str, str]] = []  # (op, source of the buffer, file:line)
         self.inputs: list[str] = []  # sources of the graph's inputs, in order
         self.copied: dict[str, str | None] = {}  # source of a buffer -> why its kernel does not write to it
-        self.apart: list[tuple[Any, Any]] = []  # sources of inputs whose memory must not be one
+        self.apart: tuple[list[Any], list[Any]] | None = None  # sources of inputs written to, and of the others
         self.on_finish: Callable[[Sequence[InputRecord]], str | None] = lambda inputs: None
         self.retrace: type[BaseException] = retrace
         self._locate = locate

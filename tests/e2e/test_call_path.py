@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import anyshape
+from anyshape._torch import memory
 from anyshape.testing import expect_programs
 
 SCALE = 2
@@ -24,6 +25,29 @@ def test_every_call_after_the_first_goes_straight(taken: list[bool]) -> None:
             torch.testing.assert_close(f(torch.ones(n, 2), k=3), torch.full((2,), 3.0 * n))
     assert f.programs[0].calls == 6
     assert taken[0] is False and taken[1] is True and taken[-1] is True
+
+
+def test_inputs_that_are_written_are_told_apart_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    share = memory.share_memory
+
+    def counted(written: Any, read: Any) -> bool:
+        asked.append((len(written), len(read)))
+        return share(written, read)
+
+    monkeypatch.setattr(memory, "share_memory", counted)
+
+    def fn(xs: list[Tensor], y: Tensor) -> None:
+        for x in xs:
+            x.add_(y)
+
+    f = anyshape.compile(fn, backend="aot_eager")
+    with expect_programs(1):
+        for n in (4, 7, 4):
+            f([torch.randn(n) for _ in range(20)], torch.ones(n))
+    before = len(asked)
+    f([torch.randn(4) for _ in range(20)], torch.ones(4))
+    assert asked[before:] == [(20, 1)]
 
 
 def test_programs_in_turn(taken: list[bool]) -> None:

@@ -43,13 +43,14 @@ from anyshape._torch import (
     direct_writes,
     light_code,
     loose_strides,
+    memory,
     nodes,
     out_calls,
     random_state,
     slices,
 )
 from anyshape._torch import rules as rule_calls
-from anyshape._torch.shape_env import APART, FreeShapeEnv
+from anyshape._torch.shape_env import SHARE_MEMORY, FreeShapeEnv
 from anyshape._version import __version__
 from anyshape.recording import InputRecord, Recording
 
@@ -133,7 +134,8 @@ def patches(
         stack.enter_context(mock.patch.object(dynamo_guards, "convert_to_concrete_values", _concrete_values))
         stack.enter_context(light_code.patches())
         # The generated guard finds its admission here; the guard's closure keeps the value it had then.
-        stack.enter_context(mock.patch.dict(symbolic_shapes.SYMPY_INTERP, {GUARD_NAME: None}))
+        names = {GUARD_NAME: None, SHARE_MEMORY: memory.share_memory}
+        stack.enter_context(mock.patch.dict(symbolic_shapes.SYMPY_INTERP, names))
         yield
 
 
@@ -393,7 +395,7 @@ def reason(error: BaseException) -> str:
     """Why a call runs eagerly, in a line."""
     if isinstance(error, Retrace):
         return str(error) or "no program holds at these sizes"
-    if APART in str(error):
+    if SHARE_MEMORY in str(error):
         return "inputs that share memory are written to"
     inner = getattr(error, "inner_exception", error)
     lines = [line.strip() for line in str(inner).splitlines() if line.strip()]

@@ -7,10 +7,11 @@ written to, so that a program made for inputs apart is not used for inputs that 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
+from torch._C import _storage_address
 
 from anyshape._torch import concrete
 from anyshape.recording import Recording
@@ -46,19 +47,25 @@ def mark_visible_sharing(graph: Any, recording: Recording) -> None:
         record.sharing_shows = reaches_out and bool(arguments & (inputs | given_back))
 
 
-def written_inputs_apart(graph: Any) -> list[tuple[Any, Any]]:
-    """Pairs of the sources of inputs, one of them written to, whose memory has to stay apart."""
-    sources: list[tuple[Any, torch.Tensor]] = []
+def written_inputs(graph: Any) -> tuple[list[Any], list[Any]] | None:
+    """The sources of inputs that are written to, and of those that are not; None if no two have to stay apart."""
+    written: list[Any] = []
+    read: list[Any] = []
     for node in graph.graph.nodes:
         value = node.meta.get("example_value")
         argument = node.meta.get("grapharg")
-        if node.op == "placeholder" and isinstance(value, torch.Tensor) and argument is not None:
-            sources.append((argument.source, value))
-    written = [source for source, value in sources if value._version > 0]
-    pairs = []
-    for i, (a, _) in enumerate(sources):
-        pairs += [(a, b) for b, _ in sources[i + 1 :] if a in written or b in written]
-    return pairs
+        # A number may be passed to the graph as a tensor; the caller has no memory of it.
+        if node.op != "placeholder" or argument is None or not argument.is_tensor:
+            continue
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+            (written if value._version > 0 else read).append(argument.source)
+    return (written, read) if written and len(written) + len(read) > 1 else None
+
+
+def share_memory(written: Sequence[torch.Tensor], read: Sequence[torch.Tensor]) -> bool:
+    """Whether an input that is written to has its memory in common with another: asked at every call."""
+    places = set(map(_storage_address, written))
+    return len(places) < len(written) or not places.isdisjoint(map(_storage_address, read))
 
 
 def _writes(node: Any) -> bool:

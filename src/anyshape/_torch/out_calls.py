@@ -28,53 +28,26 @@ from torch._dynamo.variables.lists import ListVariable, TupleVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, UnsupportedFakeTensorException
-from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
 from torch.utils import _pytree as pytree
 
 from anyshape._torch import concrete
-from anyshape._torch.shape_env import APART, FreeShapeEnv
+from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape.ops import out as rules
-
-_stock_produce_guards = FreeShapeEnv.produce_guards_verbose
-
-
-def apart(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two inputs of a program, one of them written to, still have memory of their own."""
-    return not torch._C._is_alias_of(a, b)
 
 
 @contextlib.contextmanager
 def patches(abandon: type[BaseException]) -> Iterator[None]:
     """Capture out= calls; `abandon` is raised where a call has to run eagerly as a whole."""
     inner = TorchInGraphFunctionVariable.call_function
-    kept_apart: dict[int, set[tuple[Any, Any]]] = {}
 
     def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         env = getattr(tx.output, "shape_env", None)
         if not isinstance(env, FreeShapeEnv):
             return inner(self, tx, args, kwargs)
         call = _OutCall.find(self, tx, args, kwargs, abandon)
-        if call is None:
-            return inner(self, tx, args, kwargs)
-        result = call.capture()
-        kept_apart.setdefault(id(env), set()).update(call.inputs_apart())
-        return result
+        return inner(self, tx, args, kwargs) if call is None else call.capture()
 
-    def produce_guards(
-        self: FreeShapeEnv, placeholders: Any, sources: Any, source_ref: Any = lambda n: n.name, **rest: Any
-    ) -> list[Any]:
-        helpers = _stock_produce_guards(self, placeholders, sources, source_ref, **rest)
-        asked = set(sources)  # Inductor's cache asks too, about inputs that it names itself
-        pairs = sorted((source_ref(a), source_ref(b)) for a, b in kept_apart.get(id(self), ()) if {a, b} <= asked)
-        for helper in helpers:
-            helper.exprs.extend(f"{APART}({a}, {b})" for a, b in pairs)
-        return helpers
-
-    with (
-        mock.patch.object(TorchInGraphFunctionVariable, "call_function", call_function),
-        mock.patch.object(FreeShapeEnv, "produce_guards_verbose", produce_guards),
-        mock.patch.dict(SYMPY_INTERP, {APART: apart}),
-    ):
+    with mock.patch.object(TorchInGraphFunctionVariable, "call_function", call_function):
         yield
 
 
@@ -173,20 +146,6 @@ class _OutCall:
             given = self.kwargs.get(option)
             if given is None or _is_none(given):
                 self.kwargs[option] = VariableTracker.build(self.tx, getattr(fake, option))
-
-    def inputs_apart(self) -> Iterator[tuple[Any, Any]]:
-        """Pairs of graph inputs that must not share memory at a later call, as they do not at this one."""
-        inputs: dict[int, list[Any]] = {}
-        for tracked in self.tx.output.tracked_fakes:
-            if isinstance(tracked.fake, torch.Tensor) and tracked.fake.layout is torch.strided:
-                inputs.setdefault(_storage(tracked.fake), []).append(tracked.source)
-        outs = list(dict.fromkeys(_storage(_fake(o)) for o in self.outs))
-        reads = (_storage(t) for t in self._reads() if t.layout is torch.strided)
-        others = list(dict.fromkeys((*outs, *reads)))
-        for i, out in enumerate(outs):
-            for other in others[i + 1 :]:
-                if other != out and out in inputs and other in inputs:
-                    yield inputs[out][0], inputs[other][0]
 
     def _reads(self) -> list[Any]:
         return [_fake(v) for v in _tensors((self.args, list(self.kwargs.values())))]

@@ -37,7 +37,7 @@ from anyshape.recording import InputRecord, Recording
 # State of a ShapeEnv that learning a fact changes; saved and put back when a node is traced a second time.
 _LEARNT = ("replacements", "axioms", "var_to_range", "divisible", "guards", "deferred_runtime_asserts")
 
-APART = "__anyshape_apart"  # what guards call to see that two inputs have memory of their own
+SHARE_MEMORY = "__anyshape_share_memory"  # what guards call to see that inputs written to have memory of their own
 _FROM_ZERO = ValueRanges(sympy.Integer(0), int_oo)
 _TWO_OR_MORE = sympy.Symbol("_two_or_more", integer=True, positive=True) + 1
 _MOST_CASES = 5  # symbols in a question worth a case distinction
@@ -337,7 +337,9 @@ class FreeShapeEnv(ShapeEnv):
                 inputs.append(record)
         call = self.recording.finish(inputs)
         exprs = [call] if call else []
-        exprs += [f"{APART}({source_ref(a)}, {source_ref(b)})" for a, b in self.recording.apart]
+        if self.recording.apart:
+            written, read = ("".join(f"{source_ref(s)}, " for s in each) for each in self.recording.apart)
+            exprs.append(f"not {SHARE_MEMORY}(({written}), ({read}))")
         return [_ShapeGuardsHelper(list(exprs)) for _ in langs]
 
     def _is_never_asked(self, record: InputRecord) -> bool:
