@@ -48,14 +48,23 @@ def max_(a: torch.Tensor, values: torch.Tensor, indices: torch.Tensor) -> Any:
     return torch.max(a, 1, out=(values, indices))
 
 
-_VALUES, _INDICES = torch.empty(K), torch.empty(K, dtype=torch.long)
+def _each(make: Callable[[int], tuple[Any, ...]]) -> Callable[[Sequence[int]], list[tuple[Any, ...]]]:
+    return lambda sizes: [make(n) for n in sizes]
 
-OPS: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] = {
-    "topk": (topk, lambda n: (torch.randperm(n).float(), _VALUES, _INDICES)),
-    "bmm": (bmm, lambda n: (torch.randn(n, 3, 4), torch.randn(n, 4, 5), torch.empty(n, 3, 5))),
-    "cholesky": (cholesky, lambda n: (torch.eye(4).repeat(n, 1, 1) * 2, torch.empty(n, 4, 4))),
-    "norm": (norm, lambda n: (torch.randn(n, 7), torch.empty(n))),
-    "max": (max_, lambda n: (torch.randn(n, 7), torch.empty(n), torch.empty(n, dtype=torch.long))),
+
+def _topk_calls(sizes: Sequence[int]) -> list[tuple[Any, ...]]:
+    """The result's shape stays: one pair of buffers for all calls."""
+    values, indices = torch.empty(K), torch.empty(K, dtype=torch.long)
+    return [(torch.randperm(n).float(), values, indices) for n in sizes]
+
+
+# Each with what makes the calls of a sweep.
+OPS: dict[str, tuple[Callable[..., Any], Callable[[Sequence[int]], list[tuple[Any, ...]]]]] = {
+    "topk": (topk, _topk_calls),
+    "bmm": (bmm, _each(lambda n: (torch.randn(n, 3, 4), torch.randn(n, 4, 5), torch.empty(n, 3, 5)))),
+    "cholesky": (cholesky, _each(lambda n: (torch.eye(4).repeat(n, 1, 1) * 2, torch.empty(n, 4, 4)))),
+    "norm": (norm, _each(lambda n: (torch.randn(n, 7), torch.empty(n)))),
+    "max": (max_, _each(lambda n: (torch.randn(n, 7), torch.empty(n), torch.empty(n, dtype=torch.long)))),
 }
 
 
@@ -70,8 +79,8 @@ class Row:
     wrong: int
 
 
-def _mark(args: Sequence[torch.Tensor]) -> None:
-    for t in args:
+def _mark(calls: Sequence[tuple[torch.Tensor, ...]]) -> None:
+    for t in {id(t): t for args in calls for t in args}.values():
         for d in range(t.dim()):
             torch._dynamo.decorators.mark_unbacked(t, d)
 
@@ -87,8 +96,10 @@ def measure(op: str, ways: Sequence[str], sizes: Sequence[int], backend: str) ->
     torch._dynamo.reset()
     torch.manual_seed(0)
     compiled = {way: _compile(_copy(fn, f"{op}_{i}"), way, backend) for i, way in enumerate(ways)}
-    swept = {way: _sweep(fn, compiled[way], way, [make(n) for n in sizes]) for way in ways}
-    steady = _steady(compiled, make(sizes[-1]))
+    calls = {way: make(sizes) for way in ways}
+    _mark(calls.get("mark_unbacked", ()))
+    swept = {way: _sweep(fn, compiled[way], way, calls[way]) for way in ways}
+    steady = _steady({way: (compiled[way], calls[way][-1]) for way in ways})
     return [Row(op, way, *swept[way][:3], 1e6 * steady[way], swept[way][3]) for way in ways]
 
 
@@ -103,8 +114,6 @@ def _sweep(fn: Any, compiled: Any, way: str, calls: Sequence[tuple[Any, ...]]) -
     counters.clear()
     with fresh_cache():
         for args in calls:
-            if way == "mark_unbacked":
-                _mark(args)
             began = time.perf_counter()
             compiled(*args)
             seconds.append(time.perf_counter() - began)
@@ -115,11 +124,11 @@ def _sweep(fn: Any, compiled: Any, way: str, calls: Sequence[tuple[Any, ...]]) -
     return programs, sum(seconds), seconds[0], wrong
 
 
-def _steady(compiled: dict[str, Any], args: tuple[Any, ...], turns: int = 15, calls: int = 300) -> dict[str, float]:
+def _steady(ways: dict[str, tuple[Any, tuple[Any, ...]]], turns: int = 15, calls: int = 300) -> dict[str, float]:
     """The median over turns, in which each way has its own, of the seconds a call takes."""
-    runs: dict[str, list[float]] = {way: [] for way in compiled}
+    runs: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(turns):
-        for way, f in compiled.items():
+        for way, (f, args) in ways.items():
             began = time.perf_counter()
             for _ in range(calls):
                 f(*args)

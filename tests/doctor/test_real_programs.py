@@ -16,8 +16,7 @@ EXPECTED = {  # the arguments that vary, and the lines that may be named
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", list(EXPECTED))
+@pytest.mark.parametrize("name", [pytest.param("generate", marks=pytest.mark.slow), "train"])
 def test_the_remedies_of_a_real_program(name: str) -> None:
     if name == "generate":
         pytest.importorskip("transformers")

@@ -228,3 +228,51 @@ def test_a_wrong_call_gets_pythons_error() -> None:
         f()
     with pytest.raises(TypeError, match="plain"):
         f(torch.randn(3), y=1)
+
+
+def test_a_forward_that_is_put_in_place_of_the_first(taken: list[bool]) -> None:
+    class Scaled(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x * 2
+
+    f = anyshape.compile(Scaled(), backend="aot_eager")
+    x = torch.randn(3)
+    for _ in range(3):
+        torch.testing.assert_close(f(x), x * 2)
+    assert taken[-1] is True
+    seen = []
+    inner = f.forward
+
+    def counted(x: Tensor) -> Tensor:
+        seen.append(x)
+        return inner(x)
+
+    f.forward = counted  # of the compiled module
+    for _ in range(3):
+        torch.testing.assert_close(f(x), x * 2)
+    assert len(seen) == 3
+    f._orig_mod.forward = lambda x: x * 5  # of the module's
+    for _ in range(3):
+        torch.testing.assert_close(f(x), x * 5)
+    del f._orig_mod.forward
+    Scaled.forward = lambda self, x: x * 7  # type: ignore[method-assign]  # of its class
+    for _ in range(3):
+        torch.testing.assert_close(f(x), x * 7)
+
+
+def test_a_function_whose_code_is_reloaded(taken: list[bool]) -> None:
+    def fn(x: Tensor) -> Tensor:
+        return x * 2
+
+    def newer(x: Tensor) -> Tensor:
+        return x * 3
+
+    f = anyshape.compile(fn, backend="aot_eager")
+    x = torch.randn(3)
+    for _ in range(3):
+        torch.testing.assert_close(f(x), x * 2)
+    assert taken[-1] is True
+    fn.__code__ = newer.__code__
+    for n in (3, 3, 5, 1, 0):
+        x = torch.randn(n)
+        torch.testing.assert_close(f(x), x * 3)

@@ -74,6 +74,8 @@ class Shortcut:
         self._serves = serves  # whether a code is a whole call and may be gone to without more ado
         self._modules = modules  # whose hooks run outside the code
         self._frozen = frozen
+        self._code = function.__code__
+        self._forwards = _forwards(modules)
         self._names = _names_function(function, owner)
         self._keys: dict[tuple[Any, ...], Callable[[Sequence[Any], Mapping[str, Any]], Any]] = {}
         self._known: dict[Any, tuple[Way, ...]] = {}
@@ -111,8 +113,12 @@ class Shortcut:
             return False
         if _len_torch_dispatch_stack() or _get_tracing_state() is not None:
             return False
+        if self._function.__code__ is not self._code:
+            return False  # reloaded in place, as notebooks do
         if self._frozen or not self._modules:
             return True
+        if _forwards(self._modules) != self._forwards:
+            return False
         hooks = [module.__dict__[name] for module in self._modules for name in _HOOKS]
         return not any(hooks) and not any(getattr(nn_module, name) for name in _GLOBAL_HOOKS)
 
@@ -165,6 +171,11 @@ class Shortcut:
                 self._only = None if self._several else way
                 return
         self._unknown.add(key)
+
+
+def _forwards(modules: Sequence[torch.nn.Module]) -> list[Any]:
+    """What a call of the modules leads to. Some libraries put a function of their own there."""
+    return [(module.__dict__.get("forward"), type(module).forward) for module in modules]
 
 
 class Way:
