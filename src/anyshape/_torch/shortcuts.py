@@ -124,30 +124,36 @@ class Shortcut:
 
     def find(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
         """What serves a call; None if that is not known."""
-        if self._is_by_key(args, kwargs):
-            ways = self._known.get(self._key(args, kwargs), ())
-            return next((code for way in ways if (code := way.code()) is not None), None)
-        try:
-            names = self._names(*args, **kwargs)
-        except TypeError:
-            return None  # arguments that do not fit: Python says so better
-        if self._only is not None:
-            return self._only.code(names)
-        ways = self._known.get(self._key(args, kwargs), ())
-        return next((code for way in ways if (code := way.code(names)) is not None), None)
+        names = None
+        if not self._is_by_key(args, kwargs):
+            try:
+                names = self._names(*args, **kwargs)
+            except TypeError:
+                return None  # arguments that do not fit: Python says so better
+            if self._only is not None:
+                return self._only.code(names)
+        for way in self._known.get(self._key(args, kwargs), ()):
+            code = way.code(names)
+            if code is not None:
+                return code
+        return None
 
     def _is_by_key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Whether the arguments are all that is looked at."""
         return self._frozen and len(args) + len(kwargs) <= MOST_BY_KEY
 
     def _key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        whole = self._is_by_key(args, kwargs)
-        form = (*map(type, args), *kwargs, *map(type, kwargs.values()))
+        form = tuple(map(type, args))
+        if kwargs:
+            form += (*kwargs, *map(type, kwargs.values()))
         make = self._keys.get(form)
         if make is None:
+            whole = self._is_by_key(args, kwargs)
             make = self._keys[form] = _key_function(form, args, kwargs, whole=whole)
         key = make(args, kwargs)
-        return (key, self._modules[1].training) if key is not None and whole and self._modules else key
+        if self._frozen and self._modules and key is not None and self._is_by_key(args, kwargs):
+            return key, self._modules[1].training
+        return key
 
     def _learn(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """After a call by way of Dynamo: remember what served it."""
