@@ -41,7 +41,10 @@ def _deepseek(how: str) -> torch.nn.Module:
     return DeepseekV3MoE(_config("DeepseekV3Config", how))
 
 
-@pytest.mark.parametrize("make", [_mixtral, _qwen, _deepseek], ids=["mixtral", "qwen", "deepseek"])
+BLOCKS = {"mixtral": _mixtral, "qwen": _qwen, "deepseek": _deepseek}
+
+
+@pytest.mark.parametrize("make", BLOCKS.values(), ids=BLOCKS)
 @pytest.mark.parametrize("how", ["grouped_mm", "batched_mm"])
 def test_one_program(make: Any, how: str) -> None:
     block = make(how).eval()

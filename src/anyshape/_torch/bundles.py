@@ -98,9 +98,12 @@ def _bundling() -> Iterator[tuple[list[Any], dict[str, str]]]:
     entries: list[Any] = []
     kernels: dict[str, str] = {}
 
-    def try_load(mod: Any, args: Any, aot_config: Any, *rest: Any, **options: Any) -> tuple[None, Any]:
+    def try_load(mod: Any, args: Any, aot_config: Any, *rest: Any, **options: Any) -> Any:
         info = AOTAutogradCacheInfo("anyshape", time.time_ns(), forward_symints=[])
-        return None, dataclasses.replace(aot_config, cache_info=info)
+        if type(aot_config).__dataclass_params__.frozen:
+            return None, dataclasses.replace(aot_config, cache_info=info)
+        aot_config.cache_info = info  # torch 2.11
+        return None
 
     def save(key: str, entry: Any, remote: bool) -> None:
         entry.pre_save()

@@ -14,7 +14,7 @@ from unittest import mock
 import torch._functorch._aot_autograd.graph_compile as graph_compile
 import torch._functorch.config as functorch_config
 
-from anyshape._torch import direct_writes, lowering
+from anyshape._torch import direct_writes, gpu_repairs, lowering
 
 _CONFIG = {
     # A cached AOT result would skip the trace whose questions have to be heard.
@@ -35,6 +35,7 @@ def scope() -> Iterator[None]:
             stack.enter_context(mock.patch.object(graph_compile, "collect_bw_donated_buffer_idxs", _none_donated))
         stack.enter_context(direct_writes.patches())
         stack.enter_context(lowering.patches())
+        stack.enter_context(gpu_repairs.patches())
         yield
 
 

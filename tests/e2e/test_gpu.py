@@ -1,0 +1,44 @@
+"""On a GPU: what Inductor makes there, over every size. Skipped where there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from test_experts import BLOCKS
+
+import anyshape
+from anyshape.testing import expect_programs
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+
+def test_a_transposed_copy_of_nothing() -> None:
+    """Its kernel has a grid of two dims."""
+    f = anyshape.compile(lambda x: (x.transpose(1, 2) * 2).contiguous(), specialize="never")
+    with expect_programs(1):
+        for n in (5, 70_000, 0, 1, 64):
+            x = torch.randn(n, 16, 3, device="cuda")
+            torch.testing.assert_close(f(x), (x.transpose(1, 2) * 2).contiguous())
+
+
+@pytest.mark.parametrize("make", BLOCKS.values(), ids=BLOCKS)
+@pytest.mark.parametrize("how", ["grouped_mm", "batched_mm"])
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_experts(make: Any, how: str, backend: str) -> None:
+    kind = torch.bfloat16 if how == "grouped_mm" else torch.float32  # grouped products are for bfloat16 there
+    block = make(how).eval().to("cuda", kind)
+    for parameter in block.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    f = anyshape.compile(block, backend=backend, fullgraph=True, specialize="never")
+    with torch.no_grad(), expect_programs(1):
+        for tokens in (5, 200, 1, 2, 64, 0):
+            x = torch.randn(1, tokens, 16, device="cuda", dtype=kind)
+            for given in (x, x[:, :1].expand(1, tokens, 16).contiguous()):  # these go to the same experts
+                result, eager = f(given), block(given)
+                room = eager.abs().amax().item() if tokens else 0.0
+                torch.testing.assert_close(
+                    result, eager, atol=room * (0.05 if kind is torch.bfloat16 else 1e-3), rtol=0.05
+                )
+    assert f.fallbacks == {}
