@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import math
 import os
 import queue
 import threading
@@ -49,11 +50,12 @@ class Clock(Protocol):
 class _Sizes:
     """What is known of the calls with one key."""
 
-    __slots__ = ("calls", "clock", "general", "recent", "run", "seconds", "served", "state")
+    __slots__ = ("calls", "clock", "general", "recent", "run", "seconds", "served", "state", "until")
 
     def __init__(self, clock: Clock | None) -> None:
         self.state = "timed"  # timed | counted | compiling | tried | served | left
         self.calls = 0
+        self.until: float = 0  # calls before it is asked again whether the size is hot
         self.recent = 0  # calls of the variant since variants were last compared
         self.served = 0  # and before
         self.clock = clock
@@ -133,7 +135,7 @@ class Tiers:
     def _count(self, key: Key, sizes: _Sizes, args: Sequence[Any]) -> Any:
         sizes.calls += 1
         if sizes.state == "counted":
-            if self._is_hot(key, sizes):
+            if sizes.calls >= sizes.until and self._is_hot(key, sizes):
                 self._heat(key, sizes, args)
             return self._general(*args)
         clock = sizes.clock
@@ -147,19 +149,24 @@ class Tiers:
 
     def _is_hot(self, key: Key, sizes: _Sizes) -> bool:
         if self._wanted is not None:
-            return self._wanted(key)
+            sizes.until = 0 if self._wanted(key) else math.inf
+            return sizes.until == 0
         if sizes.general is None:
             assert sizes.clock is not None
             sizes.general = sizes.clock.median()
             if sizes.general is None:
                 return False
             sizes.clock = None
-        spent = sizes.calls * sizes.general
-        return spent >= self.policy.share * self._compile_seconds() or sizes.calls >= self.policy.calls
+        paid = self.policy.share * self._compile_seconds() / max(sizes.general, 1e-9)
+        sizes.until = min(paid, self.policy.calls)
+        return sizes.calls >= sizes.until
 
     def _heat(self, key: Key, sizes: _Sizes, args: Sequence[Any]) -> None:
         with self._lock:
-            if sizes.state != "counted" or not self._room_for(sizes):
+            if sizes.state != "counted":
+                return
+            if not self._room_for(sizes):
+                sizes.until = 1.25 * sizes.calls
                 return
             sizes.state = "compiling"
         job = self._make(args)  # looks at the inputs now, and keeps none of them
@@ -188,7 +195,7 @@ class Tiers:
         if least is None or sizes.calls < 2 * (least.recent + 1):
             return False
         least.run, least.state, least.clock, least.calls = None, "timed", self._clock(), 0
-        least.general = None
+        least.general, least.until = None, 0
         for other in served:
             other.served, other.recent = other.served + other.recent, 0
         self.dropped["called less than others"] += 1
