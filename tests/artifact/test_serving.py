@@ -274,8 +274,7 @@ sys.path.insert(0, sys.argv[1])
 import torch, served_callables as callables, anyshape
 from torch._dynamo import convert_frame
 from torch._inductor.cpp_builder import CppBuilder
-from torch._inductor.graph import GraphLowering
-counts = dict.fromkeys(("frames", "graphs", "built"), 0)
+counts = dict.fromkeys(("frames", "built"), 0)
 def counted(owner, name, what):
     stock = getattr(owner, name)
     def count(*args, **kwargs):
@@ -283,7 +282,6 @@ def counted(owner, name, what):
         return stock(*args, **kwargs)
     setattr(owner, name, count)
 counted(convert_frame, "_compile", "frames")
-counted(GraphLowering, "__init__", "graphs")
 counted(CppBuilder, "build", "built")
 net = callables.net().eval()
 with torch.no_grad():
@@ -291,7 +289,8 @@ with torch.no_grad():
     for shape in ((3, 5, 8), (1, 5, 8), (2, 20, 8), (0, 3, 8)):
         x = torch.randn(shape)
         torch.testing.assert_close(f(x), net(x))
-print(json.dumps(counts))
+# What lowers graphs takes longer to import than all the rest, and nothing is lowered.
+print(json.dumps({**counts, "lowerings": "torch._inductor.lowering" in sys.modules}))
 """
 
 
@@ -312,7 +311,7 @@ def test_a_fresh_process_captures_and_compiles_nothing(inference: anyshape.Artif
     # A cache of torch's own that is empty: what is there came out of the file.
     empty = str(tmp_path / "cache")
     counts = child(SERVER, str(tmp_path / "net.any"), str(tmp_path / "key"), TORCHINDUCTOR_CACHE_DIR=empty)
-    assert counts == {"frames": 0, "graphs": 0, "built": 0}
+    assert counts == {"frames": 0, "built": 0, "lowerings": False}
 
 
 def again() -> anyshape.Artifact:

@@ -26,12 +26,14 @@ import torch
 import torch._functorch._aot_autograd.autograd_cache as autograd_cache
 import torch._functorch.config as functorch_config
 import torch._inductor.config as inductor_config
+import torch._inductor.debug  # what compiled graphs take for granted
 from torch._dynamo.convert_frame import compile_lock
 from torch._functorch._aot_autograd.aot_autograd_result import deserialize_bundled_cache_entry
 from torch._functorch._aot_autograd.schemas import AOTAutogradCacheInfo
-from torch._inductor.codecache import CppPythonBindingsCodeCache
+from torch._inductor.codecache import CppPythonBindingsCodeCache, FxGraphCache
 from torch._inductor.cpp_builder import CppBuilder
 
+from anyshape._torch import light_externs
 from anyshape.errors import ArtifactError, refuse_precompile
 
 _BUNDLING = {
@@ -140,7 +142,12 @@ def _kernel_key(argtypes: Sequence[str], code: str, more: str | None) -> str:
 def load(bundle: Bundle) -> Callable[..., Any]:
     """The compiled graph of a bundle. The bytes have to be trusted: they are unpickled, and their code is run."""
     with compile_lock, _loading(bundle.kernels):  # one at a time, and no frame is converted meanwhile
-        return deserialize_bundled_cache_entry(pickle.loads(bundle.entry))
+        entry = pickle.loads(bundle.entry)
+        for output in (entry.compiled_fw, entry.compiled_bw):
+            text = getattr(getattr(output, "result", None), "source_code", None)
+            if text is not None:
+                output.result.source_code = text.replace(light_externs.IMPORT, light_externs.LIGHT)
+        return deserialize_bundled_cache_entry(entry)
 
 
 def _directory() -> str:
@@ -164,6 +171,7 @@ def _remove(directory: str, pid: int) -> None:
 def _loading(kernels: Mapping[str, bytes]) -> Iterator[None]:
     thread = threading.get_ident()  # others may well compile in the meantime
     stock_load, stock_build = CppPythonBindingsCodeCache.load_pybinding_async, CppBuilder.build
+    stock_hit = FxGraphCache.cache_hit_post_compile
 
     def load_pybinding_async(argtypes: Sequence[str], main_code: str, *rest: Any, **options: Any) -> Callable[[], Any]:
         if threading.get_ident() != thread:
@@ -178,6 +186,14 @@ def _loading(kernels: Mapping[str, bytes]) -> Iterator[None]:
             return stock_build(self, *args, **options)
         raise _incomplete("C++ code")
 
+    def hit(graph: Any, info: Any, constants: Any) -> Any:
+        """Without what torch does for its tests and logs, for which it imports all lowerings."""
+        for_gpu = graph._triton_bundle is not None and any(vars(graph._triton_bundle).values())
+        if threading.get_ident() != thread or for_gpu:
+            return stock_hit(graph, info, constants)
+        graph.after_deserialization(constants)
+        return graph, info
+
     environment = {"TORCHINDUCTOR_CACHE_DIR": _directory(), "TRITON_CACHE_DIR": os.path.join(_directory(), "triton")}
     with (
         mock.patch.dict(os.environ, environment),
@@ -185,6 +201,7 @@ def _loading(kernels: Mapping[str, bytes]) -> Iterator[None]:
         functorch_config.patch(bundled_autograd_cache=True),
         mock.patch.object(CppPythonBindingsCodeCache, "load_pybinding_async", staticmethod(load_pybinding_async)),
         mock.patch.object(CppBuilder, "build", build),
+        mock.patch.object(FxGraphCache, "cache_hit_post_compile", staticmethod(hit)),
     ):
         yield
 
