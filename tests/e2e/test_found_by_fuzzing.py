@@ -82,3 +82,8 @@ def test_pooling_in_one_dim_is_one_program_for_every_length(options: dict[str, A
 
 def test_unfolding_a_sliced_input_comes_to_an_end() -> None:
     agrees(lambda x: F.unfold(x, (1, 2)), (torch.randn(7, 2, 7, 5)[..., 1::2],), (torch.randn(2, 3, 1, 9)[..., 1::2],))
+
+
+def test_a_program_whose_sizes_divide_by_one_that_was_zero_before() -> None:
+    fn = lambda x: torch.fft.fftshift(torch.kron(x, x), dim=-1)
+    agrees(fn, *((torch.ones(s).requires_grad_(),) for s in ((5, 0), (4, 7))), backward=True)
