@@ -2,7 +2,8 @@
 
 Each fault of `faults` is put in, and programs are generated until one differs from eager that does not differ without
 the fault; it is then shrunk. `found.json` says which program it was the last time: that one is tried first, and the
-hunt begins anew where it does not show the fault any more. The quick ones run by default, the others with `-m slow`.
+hunt begins anew where it does not show the fault any more. A fault without a number has not been found so far: either
+generation does not reach it, or another check makes up for it. The quick ones run by default, the others with `-m slow`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from anyshape.fuzz.shrink import shrink
 SEED = 100
 PROGRAMS = 2000
 MOST_OPERATIONS = 4
-FOUND: dict[str, int] = json.loads((pathlib.Path(__file__).parent / "found.json").read_text())
+FOUND: dict[str, int | None] = json.loads((pathlib.Path(__file__).parent / "found.json").read_text())
 QUICK = ("no_new_key_is_admitted", "a_class_is_admitted_unverified")
 
 
@@ -44,8 +45,9 @@ def hunt(name: str) -> tuple[int, Case, str]:
     pytest.fail(f"{name} was not found in {PROGRAMS} programs")
 
 
-def _programs(first: int) -> Iterator[tuple[int, Case]]:
-    yield first, *generate(SEED, first - 1, first, most_steps=2)
+def _programs(first: int | None) -> Iterator[tuple[int, Case]]:
+    if first is not None:
+        yield first, *generate(SEED, first - 1, first, most_steps=2)
     yield from enumerate(generate(SEED, 0, PROGRAMS, most_steps=2), 1)
 
 
@@ -62,11 +64,18 @@ def test_a_fault_is_found_and_made_small(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in FAULTS if n not in QUICK])
+@pytest.mark.parametrize("name", [n for n in FAULTS if n not in QUICK and FOUND[n] is not None])
 def test_a_rarer_fault_is_found_and_made_small(name: str) -> None:
     check(name)
 
 
+@pytest.mark.slow
+@pytest.mark.xfail(reason="not found so far", strict=False)
+@pytest.mark.parametrize("name", [n for n in FAULTS if FOUND[n] is None])
+def test_a_fault_that_was_not_found_so_far(name: str) -> None:
+    check(name)
+
+
 def test_there_are_faults_enough() -> None:
-    assert len(FAULTS) >= 25
     assert FAULTS.keys() == FOUND.keys()
+    assert sum(number is not None for number in FOUND.values()) >= 25
