@@ -82,3 +82,18 @@ def test_pooling_in_one_dim_is_one_program_for_every_length(options: dict[str, A
 
 def test_unfolding_a_sliced_input_comes_to_an_end() -> None:
     agrees(lambda x: F.unfold(x, (1, 2)), (torch.randn(7, 2, 7, 5)[..., 1::2],), (torch.randn(2, 3, 1, 9)[..., 1::2],))
+
+
+def test_a_program_whose_sizes_divide_by_one_that_was_zero_before() -> None:
+    fn = lambda x: torch.fft.fftshift(torch.kron(x, x), dim=-1)
+    agrees(fn, *((torch.ones(s).requires_grad_(),) for s in ((5, 0), (4, 7))), backward=True)
+
+
+@pytest.mark.parametrize("view", [torch.flatten, lambda x: x.unsqueeze(1).flatten(), lambda x: x[:1]])
+def test_a_written_view_lies_where_eagers_does_when_a_later_input_has_an_offset(view: Any) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        seen = view(x)
+        seen.mul_(2)
+        return seen
+
+    agrees(fn, (torch.arange(8).reshape(2, 4),), (torch.arange(4).reshape(4, 1)[2:],), (torch.arange(21.0)[7:],))

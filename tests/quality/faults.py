@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -14,8 +15,8 @@ from unittest import mock
 import sympy
 import torch
 
-from anyshape import dispatch, engine, recording, verify
-from anyshape._torch import aliases, capture, out_calls, shape_env, slices
+from anyshape import attempts, compiler, dispatch, engine, ops, verify
+from anyshape._torch import aliases, capture, light_code, out_calls, shape_env, shortcuts, slices
 from anyshape.dispatch import Admission
 from anyshape.recording import NodeRecord, Recording
 
@@ -313,18 +314,92 @@ def a_capture_that_fails_is_an_error() -> Iterator[None]:
 
 
 @fault
-def stand_ins_are_ones() -> Iterator[None]:
-    with replaced(recording, "STAND_INS", ({0: 1}, {})), replaced(engine, "STAND_INS", ({0: 1}, {})):
+def nothing_stands_in_for_zero_and_one() -> Iterator[None]:
+    with replaced(attempts, "STAND_INS", ({},)):
         yield
 
 
 @fault
-def written_inputs_are_copies() -> Iterator[None]:
+def stand_ins_are_ones() -> Iterator[None]:
+    with replaced(attempts, "STAND_INS", ({0: 1}, {})):
+        yield
+
+
+@fault
+def writes_to_inputs_are_lost() -> Iterator[None]:
     compile_graph = engine.Engine.compile_graph
 
     def copying(self: Any, graph: Any, inputs: Any) -> Any:
         made = compile_graph(self, graph, inputs)
-        return lambda *args: made(*(a.clone() if isinstance(a, torch.Tensor) and not a.is_leaf else a for a in args))
+        plain = lambda a: a.clone() if isinstance(a, torch.Tensor) and not a.requires_grad else a
+        return light_code.apart_from_dynamo(lambda *args: made(*map(plain, args)))
 
     with replaced(engine.Engine, "compile_graph", copying):
+        yield
+
+
+@fault
+def a_known_way_is_gone_without_asking_its_guards() -> Iterator[None]:
+    code = shortcuts.Way.code
+    with replaced(shortcuts.Way, "code", lambda self, names=None: code(self)):
+        yield
+
+
+@fault
+def questions_about_numbers_are_not_recorded() -> Iterator[None]:
+    assume = Recording._assume
+
+    def forgetful(self: Recording, expr: Any, outcome: Any) -> None:
+        if not self._is_about_numbers(expr):
+            assume(self, expr, outcome)
+
+    with replaced(Recording, "_assume", forgetful):
+        yield
+
+
+@fault
+def checks_of_the_user_are_dropped() -> Iterator[None]:
+    with replaced(capture, "_expect_true", lambda self, file, line: True):
+        yield
+
+
+@fault
+def the_greater_of_a_size_and_one_is_the_size() -> Iterator[None]:
+    with replaced(capture, "_makes_strides", lambda: True):
+        yield
+
+
+@fault
+def rules_of_operators_are_not_taken() -> Iterator[None]:
+    with replaced(ops, "RULES", {}):
+        yield
+
+
+@fault
+def warnings_of_eager_calls_are_lost() -> Iterator[None]:
+    call = compiler.CompiledFunction.__call__
+
+    def silent(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return call(self, *args, **kwargs)
+
+    with replaced(compiler.CompiledFunction, "__call__", silent):
+        yield
+
+
+@fault
+def strides_of_expanded_inputs_are_taken_for_dense() -> Iterator[None]:
+    layout = Recording.layout
+
+    def dense(self: Recording, sizes: Any, strides: Any, symbols: Any, free_stride: Any) -> Any:
+        return layout(self, sizes, [s or 1 for s in strides], symbols, free_stride)
+
+    with replaced(Recording, "layout", dense):
+        yield
+
+
+@fault
+def questions_of_the_user_are_decisions_of_the_next_node() -> Iterator[None]:
+    with replaced(Recording, "_assume_truth", lambda self, expr, truth: None):
         yield

@@ -197,6 +197,18 @@ def test_known_faults_of_torch_are_counted_by_name() -> None:
     assert known.name(written, None) is None
 
 
+def test_an_error_of_what_nobody_reads_is_torchs_own() -> None:
+    fill = Step("index_fill", "v0", ("x0",), (("dim", -1),))
+    unread = Case(
+        inputs=(Input("x0", ("a",), "float32"),),
+        steps=(fill, Step("full", "v1", ("v0",), (("dim", 0),))),
+        results=("v1",),
+        calls=(Call((("a", 0),), ("contiguous",)),),
+    )
+    assert known.name(unread, worker.static_difference(unread, Target())) == "unread-errors"
+    assert known.name(dataclasses.replace(unread, results=("v0", "v1")), "eager raised") is None
+
+
 # -- other modes -----------------------------------------------------------------------------------------------
 
 

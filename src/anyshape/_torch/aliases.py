@@ -77,7 +77,11 @@ def restorer(graph: Any) -> Restorer | None:
         if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided or node in inputs:
             continue
         source = storages.get(_storage(fake))
-        if source is None or not any(isinstance(s, torch.SymInt) for s in (*fake.stride(), fake.storage_offset())):
+        if source is None:
+            continue
+        # What is not written is replayed; an input that is captured without an offset may come with one later.
+        symbolic = any(isinstance(s, torch.SymInt) for s in (*fake.stride(), fake.storage_offset()))
+        if not symbolic and value(inputs[source])._version == 0:
             continue
         # The offset counts from that of the input: an input that is no view was captured without one.
         base = value(inputs[source]).storage_offset()

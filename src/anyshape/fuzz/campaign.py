@@ -30,7 +30,7 @@ from anyshape.fuzz.oracle import Target, Verdict
 from anyshape.fuzz.repro import Finding
 from anyshape.fuzz.shrink import shrink
 
-CHUNK = 50
+CHUNK = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +69,7 @@ class Totals:
     fallbacks: int = 0
     compiled: int = 0
     kinds: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    eagerly: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)  # why, by reason
     ops: set[str] = dataclasses.field(default_factory=set)
     pairs: set[tuple[str, str]] = dataclasses.field(default_factory=set)
     findings: list[dict[str, Any]] = dataclasses.field(default_factory=list)
@@ -78,6 +79,7 @@ class Totals:
         for name in ("programs", "calls", "raised", "fallbacks", "compiled", "seconds"):
             setattr(self, name, getattr(self, name) + chunk[name])
         self.kinds.update(chunk["kinds"])
+        self.eagerly.update(chunk.get("eagerly", {}))
         self.ops |= set(chunk["ops"])
         self.pairs |= {(a, b) for a, b in chunk["pairs"]}
         self.findings += chunk["findings"]
@@ -125,14 +127,19 @@ def run(settings: Settings, corpus: Corpus, report: Callable[[Totals], None] = l
 
     report(totals)
     with concurrent.futures.ThreadPoolExecutor(settings.workers) as pool:
-        for done in [pool.submit(one, chunk) for chunk in left]:
-            done.result()
+        try:
+            for done in concurrent.futures.as_completed([pool.submit(one, chunk) for chunk in left]):
+                done.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     return totals
 
 
 def _run_chunk(settings: Settings, start: int, stop: int, corpus: Corpus) -> dict[str, Any]:
     result: dict[str, Any] = dict.fromkeys(("programs", "calls", "raised", "fallbacks", "compiled"), 0)
-    result |= {"stop": stop, "kinds": collections.Counter(), "ops": set(), "pairs": set(), "findings": []}
+    result |= {"stop": stop, "kinds": collections.Counter(), "eagerly": collections.Counter()}
+    result |= {"ops": set(), "pairs": set(), "findings": []}
     began = time.monotonic()
     number = start
     while number < stop:
@@ -158,6 +165,7 @@ def _run_worker(settings: Settings, start: int, stop: int, result: dict[str, Any
             result["raised"] += event["raised"]
             result["fallbacks"] += event["fallbacks"]
             result["compiled"] += event["programs"]
+            result["eagerly"].update(event.get("eagerly", ()))
             result["kinds"][event["kind"] or event["text"] or "equal"] += 1
         elif kind == "finding":
             raw = event["finding"]

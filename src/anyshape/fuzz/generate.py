@@ -19,10 +19,12 @@ import torch.nn.functional as F
 from anyshape.errors import missing
 from anyshape.fuzz import inputs
 from anyshape.fuzz.case import FORMS, NUMBER, Call, Case, Input, Step, binds
+from anyshape.fuzz.follows import FOLLOWERS, NUMBERS
 from anyshape.fuzz.operations import FAMILIES, OPERATIONS, Operand, Operation
 
 SIZES = (5, 3, 7, 2, 1, 0, 1, 0, 2, 4, 8, 13, 16)
 MOST_STEPS = 6
+LENGTHS = (1, 2, 1, 2, 1, 3, 1, 2, 1, 5)  # short programs are cheap, and most faults are faults of one or two steps
 MOST_NUMEL = 4096
 ATTEMPTS = 4  # for a step, until one is found that eager takes
 SCOPE = {"torch": torch, "F": F}
@@ -128,8 +130,8 @@ def _case(chooser: Chooser, most_steps: int) -> Case:
     witnesses = [Witness(case, call) for call in calls]
     guide = max(witnesses, key=lambda w: (min(w.sizes.values()), sum(w.sizes.values())))
     steps: list[Step] = []
-    for number in range(chooser.integer(1, most_steps)):
-        step = _step(chooser, f"v{number}", guide)
+    for number in range(min(chooser.pick(LENGTHS), most_steps)):
+        step = _step(chooser, f"v{number}", guide, steps[-1] if steps else None)
         if step is None:
             continue
         steps.append(step)
@@ -153,7 +155,7 @@ def _input(chooser: Chooser, name: str, dims: str) -> Input:
 def _calls(chooser: Chooser, dims: str, declared: Sequence[Input]) -> tuple[Call, ...]:
     layouts = tuple(_layout(chooser) for _ in declared)
     calls: list[Call] = []
-    for number in range(chooser.integer(2, 5)):
+    for number in range(chooser.pick((3, 2, 4, 2, 3))):
         if chooser.once_in(4):
             size = chooser.pick(SIZES)
             sizes = dict.fromkeys(dims, size)
@@ -166,13 +168,12 @@ def _calls(chooser: Chooser, dims: str, declared: Sequence[Input]) -> tuple[Call
 
 
 def _layout(chooser: Chooser) -> str:
-    return chooser.pick(inputs.LAYOUTS) if chooser.once_in(4) else "contiguous"
+    return chooser.pick(inputs.LAYOUTS) if chooser.once_in(3) else "contiguous"
 
 
-def _step(chooser: Chooser, target: str, guide: Witness) -> Step | None:
+def _step(chooser: Chooser, target: str, guide: Witness, last: Step | None) -> Step | None:
     for _ in range(ATTEMPTS):
-        family = chooser.pick(FAMILIES)
-        operation = chooser.pick(_BY_FAMILY[family])
+        operation = _next(chooser, guide, last)
         operands = _operands(chooser, operation, guide)
         if operands is None:
             continue
@@ -184,6 +185,17 @@ def _step(chooser: Chooser, target: str, guide: Witness) -> Step | None:
         for name in [n for n in guide.values if binds(step, n)]:
             del guide.values[name]
     return None
+
+
+def _next(chooser: Chooser, guide: Witness, last: Step | None) -> Operation:
+    """Any operation; half the time one that goes well after the last, or that takes the number there is."""
+    assert guide.values is not None
+    followers = FOLLOWERS.get(OPERATIONS[last.op].family, ()) if last is not None else ()
+    if last is None and "n" in guide.values:
+        followers = NUMBERS
+    if followers and chooser.once_in(2):
+        return chooser.pick(followers)
+    return chooser.pick(_BY_FAMILY[chooser.pick(FAMILIES)])
 
 
 _NAME = re.compile(r"n|[xv]\d+(_\d+)?")  # what a step made, and not what a loop inside it left behind

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from anyshape.fuzz.case import Case
+from anyshape.fuzz.case import Case, binds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +30,23 @@ def _interpolates_nothing(case: Case) -> bool:
     return empty and any(s.op.startswith("interpolate") for s in case.steps)
 
 
+# Operations that look at nothing but the shape of what they are given.
+_SIZES_ONLY = {"arange", "arange_float", "linspace", "eye", "zeros", "full", "like", "new_ones", "size", "numel"}
+_SIZES_ONLY |= {"length", "shape_star", "max_size", "fftfreq"}
+
+
+def _computes_what_nobody_reads(case: Case) -> bool:
+    for step in case.steps:
+        readers = [s.op for s in case.steps if any(binds(step, name) for name in s.operands)]
+        if not any(binds(step, name) for name in case.results) and _SIZES_ONLY.issuperset(readers):
+            return True
+    return False
+
+
 KNOWN: tuple[Known, ...] = (
     Known("lost-scalar-write", _writes_a_double_scalar),
     Known("interpolates-nothing", _interpolates_nothing),
+    Known("unread-errors", _computes_what_nobody_reads),
 )
 
 

@@ -63,6 +63,7 @@ class Verdict:
     behaviours: int = 0
     fallbacks: int = 0
     raised: int = 0  # calls in which eager raised
+    eagerly: tuple[str, ...] = ()  # why calls ran eagerly in which eager raised nothing
     seconds: float = 0.0
 
 
@@ -95,6 +96,7 @@ def judge(case: Case, target: Target) -> Verdict:
     fn = function(case)
     tolerance = _TOLERANCE.get(target.backend)
     seen: set[Any] = set()
+    eagerly: list[str] = []
     raised = 0
     with warnings.catch_warnings(), stock.measuring():
         warnings.simplefilter("ignore")
@@ -104,7 +106,9 @@ def judge(case: Case, target: Target) -> Verdict:
             return Verdict("error", f"compile raised {type(error).__name__}: {error}", None)
         for number, call in enumerate(case.calls):
             arguments = inputs.arguments(case, call)
+            before = collections.Counter(getattr(made, "fallbacks", {}))
             text, signature, failed = _compare(fn, made, arguments, case.backward, tolerance)
+            eagerly += [] if failed else collections.Counter(getattr(made, "fallbacks", {})) - before
             seen.add((signature, call.layouts))  # a layout may have a program of its own
             raised += failed
             if text is not None:
@@ -115,6 +119,7 @@ def judge(case: Case, target: Target) -> Verdict:
         behaviours=len(seen),
         fallbacks=fallbacks,
         raised=raised,
+        eagerly=tuple(eagerly),
         seconds=time.perf_counter() - began,
     )
     counted = target.economy and target.compiler == "anyshape" and not _UNCOUNTED & {s.op for s in case.steps}
