@@ -24,6 +24,7 @@ class Difference:
     what: str
     predicted: str
     real: str
+    only_strides: bool = False
 
     def __str__(self) -> str:
         return f"{self.what}: captured for {self.predicted}, eager gives {self.real}"
@@ -35,6 +36,15 @@ def differs(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic], *, stric
     `strict` also wants the same aten calls: for a node that chose its way by a size other than 0 and 1.
     """
     return _compare(node, concrete.ConcreteRun(sizes), strict=strict)
+
+
+def compare_results(node: NodeRecord, run: Any, result: Any) -> list[Difference]:
+    """All that tells a result from the one captured, shared memory apart."""
+    predicted, real = concrete.leaves(node.result), concrete.leaves(result)
+    if len(predicted) != len(real):
+        return [Difference(_name(node), f"{len(predicted)} results", f"{len(real)}")]
+    found = [_leaf(node, run, want, got, {}, {}) for want, got in zip(predicted, real, strict=True)]
+    return [difference for difference in found if difference is not None]
 
 
 def path(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic]) -> list[sympy.Basic] | None:
@@ -166,7 +176,8 @@ def _leaf(
         strides = {i: run.rename(want.strides[i]) for i in addressed}
         actual = [concrete.number_expr(s) for s in got.stride()]
         if any(run.unequal(strides[i], actual[i]) for i in addressed):
-            return Difference(_name(node), f"strides {tuple(strides.values())}", f"{tuple(actual)}")
+            what = f"strides {tuple(strides.values())}"
+            return Difference(_name(node), what, f"{tuple(actual)}", only_strides=True)
         if node.sharing_shows and 0 not in real and shared.get(want.storage) != shares.get(_storage(got)):
             return Difference(_name(node), "memory shared one way", "another")
         return None

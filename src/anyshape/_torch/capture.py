@@ -47,6 +47,7 @@ from anyshape._torch import (
     out_calls,
     random_state,
     slices,
+    steps,
 )
 from anyshape._torch import rules as rule_calls
 from anyshape._torch.shape_env import APART, FreeShapeEnv
@@ -125,6 +126,7 @@ def patches(
         if not exporting:
             stack.enter_context(afterwards.patches())
         stack.enter_context(breaks.patches())
+        stack.enter_context(steps.patches())
         stack.enter_context(rule_calls.patches({**rules, **random_state.rules()}))
         stack.enter_context(rule_calls.patches(dict(oblivious_rules), when=rule_calls.concerns_oblivious))
         stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))
