@@ -17,6 +17,7 @@ from unittest import mock
 
 import torch
 import torch._dynamo.backends.common as aot_backends
+import torch._dynamo.backends.debugging as debugging
 import torch._dynamo.config as dynamo_config
 import torch._dynamo.convert_frame as convert_frame
 import torch._dynamo.exc as dynamo_exc
@@ -202,12 +203,15 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
     recording = current_recording()
     if recording is None:
         return _stock_aot_module_simplified(mod, args, **kwargs)
+    calls_kernels = kwargs.get("fw_compiler") is debugging.boxed_nop
 
     def remembering(compiler: Any) -> Any:
         def compile_(graph: Any, inputs: Any) -> Any:
             recording.aten.extend(nodes.aten_nodes(graph, strides_show=not recording.loose_strides))
             if recording.loose_strides:
                 loose_strides.prepare(graph, recording)
+            elif calls_kernels:
+                loose_strides.views_may_copy(graph)
             for position, reason in direct_writes.survey(graph).items() if recording.out_calls else ():
                 if position < len(recording.inputs):
                     recording.copied.setdefault(recording.inputs[position], reason)
