@@ -47,6 +47,7 @@ from anyshape._torch import (
     nodes,
     out_calls,
     random_state,
+    scans,
     slices,
     steps,
 )
@@ -128,7 +129,7 @@ def patches(
             stack.enter_context(afterwards.patches())
         stack.enter_context(breaks.patches())
         stack.enter_context(steps.patches())
-        stack.enter_context(rule_calls.patches({**rules, **random_state.rules()}))
+        stack.enter_context(rule_calls.patches({**rules, **random_state.rules(), **scans.rules()}))
         stack.enter_context(rule_calls.patches(dict(oblivious_rules), when=rule_calls.concerns_oblivious))
         stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))
         stack.enter_context(mock.patch.object(symbolic_shapes, "_static_eval_sym_bool", _static_eval))
