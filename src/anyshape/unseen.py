@@ -64,7 +64,7 @@ def _ends(recording: Recording, nodes: Sequence[NodeRecord], run: Any) -> bool:
         if step.opaque or step.call is None:  # an output, or a call that cannot be repeated
             return False
         try:
-            with run.running():
+            with run.running(), run.mapping([recording.steps[i].result for i in given]):
                 args, kwargs = concrete.map_leaves(value, (step.args, step.kwargs))
                 result = concrete.call(step.call, args, kwargs)
         except concrete.NotPlain:

@@ -379,7 +379,7 @@ def runs_eagerly(error: BaseException, *, fullgraph: bool, torchs_backend: bool)
     if isinstance(error, _BACKEND_ERRORS):
         return torchs_backend and not fullgraph
     if fullgraph and isinstance(error, dynamo_exc.Unsupported):
-        return False
+        return str(error).startswith(_RAISED)
     return isinstance(error, Exception)
 
 
@@ -393,6 +393,7 @@ def data_branch(error: BaseException) -> tuple[str, str] | None:
     return ":".join(places[-1]) if places else "?:0", asked[1]
 
 
+_RAISED = "Observed exception"  # Dynamo's title for what the traced program raises and does not catch itself
 _BACKEND_ERRORS = (dynamo_exc.BackendCompilerFailed, InductorError)
 
 
