@@ -216,7 +216,8 @@ class ConcreteRun:
         if not over:
             yield
             return
-        self._level = _vmap_increment_nesting(self.number(over[0].sizes[over[0].mapped]), "error")
+        first = over[0]
+        self._level = _vmap_increment_nesting(self.number(first.sizes[first.mapped or 0]), "error")
         try:
             yield
         finally:
