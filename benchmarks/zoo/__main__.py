@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.zoo import measure, page, report
 
-WAYS = ("inference", "training", *measure.STOCK)
+WAYS = ("inference", "training", "export", *measure.STOCK)
 
 
 # A process that has imported what every model needs, and from which each model's own is forked.
