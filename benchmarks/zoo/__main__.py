@@ -15,9 +15,6 @@ from typing import Any
 
 from benchmarks.zoo import measure, page, report
 
-WAYS = ("inference", "training", "export", *measure.STOCK)
-
-
 # A process that has imported what every model needs, and from which each model's own is forked.
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["benchmarks.zoo.measure", "transformers"])
@@ -49,7 +46,7 @@ def main() -> None:
     parser.add_argument("--html", type=pathlib.Path, default=pathlib.Path("build/zoo.html"))
     parser.add_argument("--markdown", type=pathlib.Path)
     parser.add_argument("--only", nargs="+", choices=measure.ROWS, metavar="NAME", default=list(measure.ROWS))
-    parser.add_argument("--ways", nargs="+", choices=WAYS, metavar="WAY", default=list(WAYS))
+    parser.add_argument("--ways", nargs="+", choices=report.WAYS, metavar="WAY", default=list(report.WAYS))
     parser.add_argument("--backend", default="aot_eager")
     parser.add_argument("--timeout", type=float, default=600.0)
     parser.add_argument("--again", action="store_true", help="do not go on from the JSON file")

@@ -158,7 +158,7 @@ class First(torch.nn.Module):
 
 
 def export(row: rows.Row, backend: str) -> dict[str, Any]:
-    """`anyshape.export` for every batch and every length from 2 on: one program, or one for each branch of the model's."""
+    """`anyshape.export` for every batch, and lengths from 2 on: one program, or one for each branch of the model's."""
     names = list(row.inputs(*SIZES[0]))
     model = First(row.build().eval(), names)
     calls = [tuple(row.inputs(*size).values()) for size in SIZES]
