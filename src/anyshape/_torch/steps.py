@@ -18,6 +18,9 @@ from anyshape._torch import concrete
 from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape.recording import NodeRecord, Recording, Ref
 
+# A step by itself does not know that autocast was entered, nor what a tensor looked like before it was changed in place.
+_NOT_STEPS = ("_enter_autocast", "t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_")
+_NOT_STEPS += ("resize_", "resize_as_", "set_")
 # What tells a program where its tensors lie, and is no node of the graph.
 _READS = ("stride", "is_contiguous", "storage_offset", "data_ptr", "untyped_storage", "storage")
 
@@ -41,8 +44,8 @@ def remember(graph: Any, recording: Recording) -> None:
     """The nodes of `graph` as steps; those that were recorded say which step they are."""
     places = {node: index for index, node in enumerate(graph.graph.nodes)}
     recording.steps = [_step(node, places) for node in places]
-    if any(getattr(n.target, "__name__", "") == "_enter_autocast" for n in places):
-        recording.steps = []  # a step by itself does not know that it was entered
+    if any(getattr(n.target, "__name__", n.target) in _NOT_STEPS for n in places):
+        recording.steps = []
     for record in recording.nodes:
         record.step = places.get(record.step) if recording.steps else None
 
