@@ -18,7 +18,7 @@ from anyshape._torch import concrete
 from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape.recording import NodeRecord, Recording, Ref
 
-# A step by itself does not know that autocast was entered, nor what a tensor looked like before it was changed in place.
+# A step by itself does not know that autocast was entered, nor what a tensor was before it was changed in place.
 _NOT_STEPS = ("_enter_autocast", "t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_")
 _NOT_STEPS += ("resize_", "resize_as_", "set_")
 # What tells a program where its tensors lie, and is no node of the graph.
