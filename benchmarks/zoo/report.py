@@ -87,8 +87,9 @@ def bars(models: Models) -> dict[str, str]:
         "one program for all sizes, fullgraph=True": f"{len(one)} of {len(runs)}",
         "three programs or fewer, nothing run eagerly": f"{len(few)} of {len(runs)}",
         "at most one program more at length 1": f"{len(unit)} of {len(asked)}",
-        "trained with eager's gradients and one program": f"{len(good)} of {len(trained)}",
     }
+    if trained:
+        found["trained with eager's gradients and one program"] = f"{len(good)} of {len(trained)}"
     exports = {n: m["export"] for n, m in models.items() if "export" in m}
     if exports:
         fit = [n for n, r in exports.items() if not (r["wrong"] or r["error"])]
