@@ -19,8 +19,8 @@ from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape.recording import NodeRecord, Recording, Ref
 
 # A step by itself does not know that autocast was entered, nor what a tensor was before it was changed in place.
-_NOT_STEPS = ("_enter_autocast", "t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_")
-_NOT_STEPS += ("resize_", "resize_as_", "set_")
+_CHANGE_SHAPES = "t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ as_strided_ resize_ resize_as_ set_"
+_NOT_STEPS = ("_enter_autocast", *_CHANGE_SHAPES.split())
 # What tells a program where its tensors lie, and is no node of the graph.
 _READS = ("stride", "is_contiguous", "storage_offset", "data_ptr", "untyped_storage", "storage")
 
