@@ -8,30 +8,36 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import pathlib
-import subprocess
-import sys
 import time
 from typing import Any
 
 from benchmarks.zoo import measure, page, report
 
-WAYS = ("inference", "training", *measure.STOCK)
+# A process that has imported what every model needs, and from which each model's own is forked.
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["benchmarks.zoo.measure", "transformers"])
 
 
 def run(name: str, way: str, *, backend: str, seconds: float) -> dict[str, Any]:
     """One model, one way, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.zoo.measure", name, way, backend]
+    mine, theirs = SERVER.Pipe(duplex=False)
+    process = SERVER.Process(target=measure.send, args=(theirs, name, way, backend))
     began = time.perf_counter()
+    process.start()
+    theirs.close()
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
-    except subprocess.TimeoutExpired:
+        if mine.poll(seconds):
+            return mine.recv()  # type: ignore[no-any-return]
         return {"wrong": [], "error": f"not done after {seconds:.0f} s", "seconds": seconds}
-    lines = done.stdout.strip().splitlines()
-    if done.returncode == 0 and lines:
-        return json.loads(lines[-1])  # type: ignore[no-any-return]
-    last = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
-    return {"wrong": [], "error": f"the process ended: {last[:300]}", "seconds": time.perf_counter() - began}
+    except EOFError:
+        process.join()
+        error = f"the process ended: exit {process.exitcode}"
+        return {"wrong": [], "error": error, "seconds": time.perf_counter() - began}
+    finally:
+        process.kill()
+        process.join()
 
 
 def main() -> None:
@@ -40,7 +46,7 @@ def main() -> None:
     parser.add_argument("--html", type=pathlib.Path, default=pathlib.Path("build/zoo.html"))
     parser.add_argument("--markdown", type=pathlib.Path)
     parser.add_argument("--only", nargs="+", choices=measure.ROWS, metavar="NAME", default=list(measure.ROWS))
-    parser.add_argument("--ways", nargs="+", choices=WAYS, metavar="WAY", default=list(WAYS))
+    parser.add_argument("--ways", nargs="+", choices=report.WAYS, metavar="WAY", default=list(report.WAYS))
     parser.add_argument("--backend", default="aot_eager")
     parser.add_argument("--timeout", type=float, default=600.0)
     parser.add_argument("--again", action="store_true", help="do not go on from the JSON file")

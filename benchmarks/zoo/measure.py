@@ -1,6 +1,6 @@
 """One model, one way of compiling it: what a process of the zoo does.
 
-usage: measure.py NAME WAY [BACKEND]      WAY: inference, training, or a stock mode; prints one line of JSON
+usage: measure.py NAME WAY [BACKEND]      WAY: inference, training, export, or a stock mode; prints one line of JSON
 """
 
 from __future__ import annotations
@@ -145,6 +145,52 @@ def beside(row: rows.Row, mode: str, backend: str) -> dict[str, Any]:
     return result | {"with_unit": f.programs, "continuations": f.continuations, "seconds": seconds}
 
 
+class First(torch.nn.Module):
+    """A model with its inputs one by one, and a tensor for its result."""
+
+    def __init__(self, model: torch.nn.Module, names: list[str]) -> None:
+        super().__init__()
+        self.model, self.names = model, names
+
+    def forward(self, first: torch.Tensor, second: torch.Tensor | None = None) -> Any:
+        given = {n: t for n, t in zip(self.names, (first, second), strict=False) if t is not None}
+        return self.model(**given)[0]
+
+
+def export(row: rows.Row, backend: str) -> dict[str, Any]:
+    """`anyshape.export` for every batch, and lengths from 2 on: one program, or one for each branch of the model's."""
+    names = list(row.inputs(*SIZES[0]))
+    model = First(row.build().eval(), names)
+    calls = [tuple(row.inputs(*size).values()) for size in SIZES]
+    shapes, known = {}, {tuple(b for b, _ in SIZES): "batch"}
+    for i, place in enumerate(("first", "second")[: len(names)]):
+        seen = [tuple(call[i].shape[d] for call in calls) for d in range(calls[0][i].dim())]
+        for sizes in seen:
+            known.setdefault(sizes, f"n{len(known)}")
+        shapes[place] = " ".join(known[s] if len(set(s)) > 1 else str(s[0]) for s in seen)
+    where = [
+        f"{n} >= {1 if n == 'batch' else 2}" for n in known.values() if any(n in t.split() for t in shapes.values())
+    ]
+    result: dict[str, Any] = {"wrong": [], "error": "", "programs": 1}
+    began = time.perf_counter()
+    with torch.no_grad():
+        try:
+            try:
+                program = anyshape.export(model, calls[0], shapes=shapes, where=where).module()
+            except anyshape.Error as error:
+                result["refused"] = str(error)[:400]
+                program = anyshape.export(model, calls[0], shapes=shapes, where=where, behaviors="all")
+                result["programs"] = len(program.behaviors)
+            for size, call in zip(SIZES, calls, strict=True):
+                wrong = difference(seeded(program, *call), seeded(model, *call))
+                if wrong:
+                    result["wrong"].append([size, wrong])
+        except Exception as error:
+            result["error"] = f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"
+            result["trace"] = traceback.format_exc()[-3000:]
+    return result | {"seconds": round(time.perf_counter() - began, 2)}
+
+
 def measure(name: str, way: str, backend: str = "aot_eager") -> dict[str, Any]:
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -153,12 +199,19 @@ def measure(name: str, way: str, backend: str = "aot_eager") -> dict[str, Any]:
         return inference(row, backend)
     if way == "training":
         return training(row, backend)
+    if way == "export":
+        return export(row, backend)
     return beside(row, way, backend)
 
 
-if __name__ == "__main__":
+def send(pipe: Any, *words: str) -> None:
+    """What a process of the zoo does."""
     import transformers
 
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
+    pipe.send(measure(*words))
+
+
+if __name__ == "__main__":
     print(json.dumps(measure(*sys.argv[1:])))

@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks.zoo import measure
 
 Models = Mapping[str, Mapping[str, Any]]
+WAYS = ("inference", "training", "export", *measure.STOCK)
 
 
 def versions() -> dict[str, str]:
@@ -48,6 +49,8 @@ def verdict(result: Mapping[str, Any] | None) -> str:
         text += f", {sum(result['fallbacks'].values())} eager"
     if result.get("fullgraph") is False:
         text += ", breaks"
+    if result.get("error"):
+        text += ", failed"
     return text
 
 
@@ -84,8 +87,13 @@ def bars(models: Models) -> dict[str, str]:
         "one program for all sizes, fullgraph=True": f"{len(one)} of {len(runs)}",
         "three programs or fewer, nothing run eagerly": f"{len(few)} of {len(runs)}",
         "at most one program more at length 1": f"{len(unit)} of {len(asked)}",
-        "trained with eager's gradients and one program": f"{len(good)} of {len(trained)}",
     }
+    if trained:
+        found["trained with eager's gradients and one program"] = f"{len(good)} of {len(trained)}"
+    exports = {n: m["export"] for n, m in models.items() if "export" in m}
+    if exports:
+        fit = [n for n, r in exports.items() if not (r["wrong"] or r["error"])]
+        found["exported, right at every size of the sweep"] = f"{len(fit)} of {len(exports)}"
     for mode in measure.STOCK:
         stock = {n: m[mode] for n, m in models.items() if mode in m}
         single = [n for n, r in stock.items() if r.get("programs") == 1 and not r["wrong"]]
@@ -100,8 +108,8 @@ def markdown(results: Mapping[str, Any]) -> str:
     for key, run in results.items():
         lines += [f"## torch {key}, transformers {run['versions']['transformers']}", "", "| | |", "| --- | --- |"]
         lines += [f"| {what} | {count} |" for what, count in bars(run["models"]).items()]
-        ways = [w for w in ("inference", "training", *measure.STOCK) if any(w in m for m in run["models"].values())]
-        titles = ["anyshape" if w == "inference" else w if w == "training" else f"stock, {w}" for w in ways]
+        ways = [w for w in WAYS if any(w in m for m in run["models"].values())]
+        titles = ["anyshape" if w == "inference" else f"stock, {w}" if w in measure.STOCK else w for w in ways]
         lines += ["", f"| model | {' | '.join(titles)} | the model's own branches |", "| --- " * (len(ways) + 2) + "|"]
         for name, model in run["models"].items():
             own = "<br>".join(f"`{text.replace('|', '/')}`" for text in own_branches(model.get("inference"))[:4])
@@ -117,7 +125,7 @@ def table(results: Mapping[str, Any]) -> None:
     console = Console(width=None)
     for key, run in results.items():
         shown = Table(title=f"programs over {len(measure.SIZES)} sizes (→ with length 1), torch {key}")
-        ways = ["inference", "training", *measure.STOCK]
+        ways = WAYS
         for column in ("model", *("anyshape" if w == "inference" else w for w in ways)):
             shown.add_column(column)
         for name, model in run["models"].items():

@@ -14,7 +14,7 @@ from typing import Any
 
 import sympy
 
-from anyshape import verify
+from anyshape import unseen, verify
 from anyshape._torch import python_code
 from anyshape.recording import Answer, InputRecord, NodeRecord, Recording, describe_source
 
@@ -45,13 +45,23 @@ def holds(recording: Recording, sizes: Mapping[sympy.Basic, sympy.Basic]) -> boo
     if not all(a.holds(sizes) for a in _answers(recording)):
         _blame(recording, _answers(recording), sizes)
         return False
+    lying_otherwise: list[NodeRecord] = []
     for node in recording.nodes:
         strict = node.chooses_otherwise(sizes)
         # A copy in the place of a view shows; under oblivious semantics only where it is written to.
         loose = node.loosened and (recording.writes or not recording.oblivious.symbols)
-        if (loose or not node.holds(sizes)) and verify.differs(node, sizes, strict=strict) is not None:
+        if not loose and node.holds(sizes):
+            continue
+        difference = verify.differs(node, sizes, strict=strict)
+        if difference is None:
+            continue
+        lying_otherwise.append(node)
+        if not unseen.may_be(recording, node, difference, strict=strict):
             _blame(recording, node.decisions.values(), sizes)
             return False
+    if lying_otherwise and not unseen.holds(recording, lying_otherwise, sizes):
+        _blame(recording, [a for node in lying_otherwise for a in node.decisions.values()], sizes)
+        return False
     if not recording.aot_contradictory and all(a.holds(sizes) for a in recording.aot_decisions.values()):
         return True
     if all(verify.differs(node, sizes) is None for node in verify.distinct(recording.aten)):
@@ -189,6 +199,7 @@ class Admission:
         self._aot_verdicts: dict[tuple[int, ...], verify.Difference | None] = {}
         self._paths: dict[int, list[Callable[..., tuple[Any, ...]]]] = {}
         self._followed: set[tuple[int, tuple[Any, ...]]] = set()
+        self._unseen: list[tuple[tuple[int, ...], Callable[..., tuple[Any, ...]]]] = []
 
     def _place(self, expr: sympy.Basic, index: int) -> None:
         if expr.is_Symbol and expr not in self._places:
@@ -224,6 +235,7 @@ class Admission:
                 kind = "predicate" if answer.fact in self.recording.predicates else "requirement"
                 kind = "invariant" if answer.fact in self.recording.facts else kind
                 return Refusal(kind, self.recording.text(answer.fact))
+        lying_otherwise: list[NodeRecord] = []
         for index, (node, evaluate, assumed) in enumerate(self._nodes):
             outcomes = tuple(map(_outcome, evaluate(key)))
             if outcomes == assumed:
@@ -242,8 +254,14 @@ class Admission:
                     self._find_path(index, outcomes, [node], binding)
                 self.verify_seconds += time.perf_counter() - began
             difference = verdicts[asked]
-            if difference is not None:
+            if difference is None:
+                continue
+            lying_otherwise.append(node)
+            strict = node.chooses_otherwise(self.binding(key))
+            if not unseen.may_be(self.recording, node, difference, strict=strict):
                 return Refusal("class", str(difference))
+        if lying_otherwise and not self._are_unseen(lying_otherwise, key):
+            return Refusal("class", "a value lies in memory otherwise than captured, and it shows")
         outcomes = tuple(map(_outcome, self._aot(key)))
         if outcomes != self._aot_assumed and not self._is_on_a_path(_AOT, key):
             asked = self._asked(self.recording.aot_decisions, key)
@@ -282,6 +300,21 @@ class Admission:
                 return
             facts.update(dict.fromkeys(found))
         self._paths.setdefault(index, []).append(python_code.function(list(facts), self._places))
+
+    def _are_unseen(self, nodes: list[NodeRecord], key: tuple[int, ...]) -> bool:
+        """Whether it shows nowhere that these nodes give other strides: told once for all sizes that answer alike."""
+        places = tuple(node.step for node in nodes)
+        if any(known == places and all(facts(key)) for known, facts in self._unseen):
+            return True
+        binding = self.binding(key)
+        if not unseen.holds(self.recording, nodes, binding):
+            return False
+        self.classes += 1
+        numbers = {s for s, r in self.recording.symbols.items() if r.kind == "number"}
+        found = unseen.path(self.recording, nodes, {s: v for s, v in binding.items() if s not in numbers})
+        if found is not None and all(fact.free_symbols <= self._places.keys() for fact in found):
+            self._unseen.append((places, python_code.function(found, self._places)))
+        return True
 
     def _asked(self, decisions: Mapping[sympy.Basic, Answer], key: tuple[int, ...]) -> tuple[int, ...]:
         """The sizes that decisions are about.

@@ -18,7 +18,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from anyshape import assertions, ops
-from anyshape._torch import afterwards, aliases, breaks, capture, light_code, loose_strides, memory, raised, specialise
+from anyshape._torch import (
+    afterwards,
+    aliases,
+    breaks,
+    capture,
+    light_code,
+    loose_strides,
+    memory,
+    raised,
+    specialise,
+    steps,
+)
 from anyshape.attempts import attempts
 from anyshape.declaration.expression import Clause
 from anyshape.dispatch import Admission, holds
@@ -320,6 +331,7 @@ class Engine:
         if recording is None:
             return self._backend(graph, inputs)
         memory.mark_visible_sharing(graph, recording)
+        steps.remember(graph, recording)
         recording.apart = memory.written_inputs(graph)
         if not holds(recording, recording.actuals):
             raise capture.Retrace

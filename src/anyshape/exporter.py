@@ -140,7 +140,8 @@ class Exporter:
         for _ in range(_MOST_QUESTIONS if recording is not None else 0):
             assert recording is not None
             question, decomposed = exported.asked_again(self.finish(traced))
-            if question is None and not decomposed and not traced.loose_views and not recording.writes:
+            if not decomposed and not traced.loose_views and not recording.writes:
+                # Most questions are whether a view is one at a batch of 1 too; a copy need not know.
                 traced = dataclasses.replace(traced, loose_views=True)
                 continue
             truth = None if question is None else recording.truth(question)

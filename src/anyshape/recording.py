@@ -88,6 +88,13 @@ class Answer:
             return False
 
 
+@dataclasses.dataclass(frozen=True)
+class Ref:
+    """An argument of a step: what an earlier one gave."""
+
+    index: int
+
+
 @dataclasses.dataclass
 class NodeRecord:
     """A node of the captured graph, what it asked, and enough of it to run it again at other sizes."""
@@ -107,6 +114,7 @@ class NodeRecord:
     strides_show: bool = True  # not where the layout of inputs is declared to be any
     contradictory: bool = False  # a question got its general answer once, and the true one another time
     where: str = ""  # the user's file and line
+    step: Any = None  # its place among the steps of the graph; while it is captured, the node of the graph itself
 
     def forget(self) -> None:
         """Nothing has been asked yet."""
@@ -167,6 +175,8 @@ class Recording:
         self.predicates: dict[sympy.Basic, Answer] = {}
         self.requirements: dict[sympy.Basic, Answer] = {}
         self.nodes: list[NodeRecord] = []
+        self.steps: list[NodeRecord] = []  # every node of the captured graph, arguments given by `Ref`
+        self.reads_strides = False  # the program asks a tensor for its strides
         self.node: NodeRecord | None = None
         self.silent = False
         self.relies = False

@@ -24,6 +24,7 @@ class Difference:
     what: str
     predicted: str
     real: str
+    only_strides: bool = False
 
     def __str__(self) -> str:
         return f"{self.what}: captured for {self.predicted}, eager gives {self.real}"
@@ -35,6 +36,15 @@ def differs(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic], *, stric
     `strict` also wants the same aten calls: for a node that chose its way by a size other than 0 and 1.
     """
     return _compare(node, concrete.ConcreteRun(sizes), strict=strict)
+
+
+def compare_results(node: NodeRecord, run: Any, result: Any) -> list[Difference]:
+    """All that tells a result from the one captured, shared memory apart."""
+    predicted, real = concrete.leaves(node.result), concrete.leaves(result)
+    if len(predicted) != len(real):
+        return [Difference(_name(node), f"{len(predicted)} results", f"{len(real)}")]
+    found = [_leaf(node, run, want, got, {}, {}) for want, got in zip(predicted, real, strict=True)]
+    return [difference for difference in found if difference is not None]
 
 
 def path(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic]) -> list[sympy.Basic] | None:
@@ -76,30 +86,35 @@ def _compare(node: NodeRecord, run: concrete.ConcreteRun, *, strict: bool = Fals
     if node.opaque:
         return Difference(_name(node), "the sizes seen", "unknown: the call cannot be repeated on its own")
     try:
-        with run.running(), node.context() if node.context else contextlib.nullcontext():
+        context = node.context() if node.context else contextlib.nullcontext()
+        with run.running(), context, run.mapping((node.args, node.kwargs)):
             args = run.make(node.args)
             kwargs = run.make(node.kwargs)
-            given = [t for t in concrete.leaves((args, kwargs)) if hasattr(t, "untyped_storage")]
+            given = [concrete.physical(t) for t in concrete.leaves((args, kwargs)) if hasattr(t, "untyped_storage")]
             before = {id(t): _storage(t) for t in given}
             with concrete.OpLog() as log:
                 result = concrete.call(node.call, args, kwargs)
+            real = [_physical(x) for x in concrete.leaves(result)]
     except concrete.NotPlain as error:
         return Difference(_name(node), "the sizes seen", f"unknown: {error}")
     except Exception as error:
         if isinstance(error, ZeroDivisionError) and _name(node).startswith("native_batch_norm_backward"):
             return None  # the fake kernel's own arithmetic; the kernel divides by nothing there
         return Difference(_name(node), "a result", f"{type(error).__name__}: {str(error)[:200]}")
-    if _indexes_nothing(node.call, args, given):
+    mapped = any(t.mapped is not None for t in concrete.leaves(node.args) if isinstance(t, concrete.TensorSnapshot))
+    if _indexes_nothing(node.call, () if mapped else args, given):
         return Difference(_name(node), "indices into something", "indices into nothing")
     if _normalises_nothing(node, given):
         return Difference(_name(node), "something to normalise", "nothing")
-    predicted, real = concrete.leaves(node.result), concrete.leaves(result)
+    predicted = concrete.leaves(node.result)
     if len(predicted) != len(real):
         return Difference(_name(node), f"{len(predicted)} results", f"{len(real)}")
     shares = {storage: i for i, storage in reversed(list(enumerate(before.values())))}
     arguments = [t for t in concrete.leaves((node.args, node.kwargs)) if isinstance(t, concrete.TensorSnapshot)]
     shared = {t.storage: i for i, t in reversed(list(enumerate(arguments)))}
-    for want, got in zip(predicted, real, strict=True):
+    for want, (got, dim) in zip(predicted, real, strict=True):
+        if isinstance(want, concrete.TensorSnapshot) and want.mapped != dim:
+            return Difference(_name(node), f"dim {want.mapped} mapped", f"{dim}")
         try:
             difference = _leaf(node, run, want, got, shared, shares)
         except ZeroDivisionError:  # a size such as `n // m` has no value where m is 0
@@ -169,7 +184,8 @@ def _leaf(
         strides = {i: run.rename(want.strides[i]) for i in addressed}
         actual = [concrete.number_expr(s) for s in got.stride()]
         if any(run.unequal(strides[i], actual[i]) for i in addressed):
-            return Difference(_name(node), f"strides {tuple(strides.values())}", f"{tuple(actual)}")
+            what = f"strides {tuple(strides.values())}"
+            return Difference(_name(node), what, f"{tuple(actual)}", only_strides=True)
         if node.sharing_shows and 0 not in real and shared.get(want.storage) != shares.get(_storage(got)):
             return Difference(_name(node), "memory shared one way", "another")
         return None
@@ -179,6 +195,11 @@ def _leaf(
     if isinstance(want, (int, float, bool, str)) and want != got:
         return Difference(_name(node), f"{want}", f"{got}")
     return None
+
+
+def _physical(value: Any) -> tuple[Any, int | None]:
+    """A result with the dim that vmap maps over, and which that is; asked while vmap is there."""
+    return concrete.physical(value), concrete.mapped_dim(value)
 
 
 def _storage(tensor: Any) -> int:

@@ -626,3 +626,38 @@ def test_what_differs_in_more_than_sizes_keeps_its_program() -> None:
                 x = torch.randn(n, n)
                 torch.testing.assert_close(f(x, x.clone(), negate), fn(x, x, negate))
     assert len(f.programs) == 2
+
+
+# -- vmap and scans ----------------------------------------------------------------------------------------------
+
+
+def test_vmap_is_verified_like_any_other_call() -> None:
+    def fn(x: Tensor, w: Tensor) -> Tensor:
+        return torch.vmap(lambda row: (row * w).softmax(-1) @ w, in_dims=0)(x)
+
+    check(fn, [(torch.randn(b, n, 4), torch.randn(4)) for b, n in ((2, 5), (1, 5), (3, 1), (1, 1))], programs=1)
+
+
+def test_what_vmap_reads_of_nothing_is_eagers_error() -> None:
+    def fn(x: Tensor, at: Tensor) -> Tensor:
+        return torch.vmap(lambda row: row[at])(x)
+
+    f = check(fn, [(torch.randn(b, n, 2), torch.zeros(1).long()) for b, n in ((2, 5), (1, 4))], programs=1)
+    with pytest.raises(IndexError):
+        f(torch.randn(2, 0, 2), torch.zeros(1).long())
+
+
+def test_a_scan_of_any_length_is_one_program() -> None:
+    scan = pytest.importorskip("torch._higher_order_ops.associative_scan").associative_scan
+
+    def fn(a: Tensor, b: Tensor) -> Tensor:
+        combine = lambda left, right: (left[0] * right[0], right[0] * left[1] + right[1])
+        return scan(combine, (a, b), dim=1, combine_mode="generic")[1] * 1
+
+    f = anyshape.compile(fn, backend="aot_eager", fullgraph=True)
+    for batch, length in ((2, 16), (3, 9), (1, 16), (5, 7), (2, 2), (2, 1)):
+        a, b = torch.rand(batch, length, 3), torch.randn(batch, length, 3)
+        torch.testing.assert_close(f(a, b), fn(a, b))
+    assert len(f.programs) == 1 and f.fallbacks == {}
+    with pytest.raises(ValueError, match="scan dimension"):
+        f(torch.rand(2, 0, 3), torch.rand(2, 0, 3))

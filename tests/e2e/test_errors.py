@@ -217,3 +217,15 @@ def test_a_refused_call_leaves_its_inputs_as_eager_does() -> None:
     f = anyshape.compile(fn, backend="aot_eager")
     for shape in [(4, 2), (5, 2), (4, 3), (1, 3)]:
         assert difference(fn, f, (R(3, 4), R(shape))) is None
+
+
+def test_what_the_function_raises_is_raised_under_fullgraph() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] == 0:
+            raise ValueError("nothing to do")
+        return x + 1
+
+    f = anyshape.compile(fn, backend="aot_eager", fullgraph=True)
+    f(torch.randn(3))
+    with pytest.raises(ValueError, match="nothing to do"):
+        f(torch.randn(0))

@@ -11,6 +11,7 @@ import export_cases as cases
 import pytest
 import sympy
 import torch
+from torch.nn import functional as F
 from torch.utils._pytree import tree_leaves
 
 import anyshape
@@ -255,3 +256,20 @@ def test_a_condition_that_a_package_cannot_hold_is_refused_as_an_export() -> Non
     with pytest.raises(anyshape.ExportError) as caught:
         size_conditions.from_sympy(sympy.sin(size) > 0, {size: (0, 0)})
     assert caught.value.code == "AS040"
+
+
+def test_a_view_that_is_one_for_every_batch_is_not_asked_about() -> None:
+    """Attention lays its result out by batch; whether the view after it is one need not be known."""
+
+    def fn(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        y = F.scaled_dot_product_attention(x, x, x).transpose(1, 2)
+        y = y.reshape(*y.shape[:-2], -1).contiguous()
+        return torch.addmm(weight[0], y.view(-1, y.size(-1)), weight).view(y.shape)
+
+    weight = torch.randn(8, 8)
+    where = ["batch >= 1", "length >= 2"]
+    shapes = {"x": "batch 2 length 4", "weight": "8 8"}
+    program = anyshape.export(fn, (torch.randn(2, 2, 5, 4), weight), shapes=shapes, where=where).module()
+    for batch, length in ((2, 5), (1, 5), (3, 2), (1, 9)):
+        x = torch.randn(batch, 2, length, 4)
+        torch.testing.assert_close(program(x, weight), fn(x, weight))

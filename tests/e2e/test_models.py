@@ -136,3 +136,26 @@ def test_llama_trains() -> None:
             for mine, theirs in zip(*grads, strict=True):
                 torch.testing.assert_close(mine, theirs, atol=1e-4, rtol=1e-4)
     assert f.fallbacks == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cached", ["StaticCache", "DynamicCache"])
+def test_generates_on_two_programs(cached: str) -> None:
+    """Prefill and decoding, for prompts of several batches and lengths, each with a cache of its own."""
+    model = _llama().eval()
+    f = anyshape.compile(model, backend="aot_eager", fullgraph=True)
+    room = {"max_cache_len": 32} if cached == "StaticCache" else {}
+
+    def generate(call: Callable[..., Any], prompt: torch.Tensor) -> torch.Tensor:
+        cache = getattr(transformers, cached)(config=model.config, **room)
+        tokens = step = prompt
+        for _ in range(3):
+            step = call(input_ids=step, past_key_values=cache, use_cache=True).logits[:, -1:].argmax(-1)
+            tokens = torch.cat([tokens, step], 1)
+        return tokens
+
+    with torch.no_grad(), expect_programs(2, f):
+        for size in [(2, 5), (1, 9), (3, 4)]:
+            prompt = _text(*size)["input_ids"]
+            assert torch.equal(generate(f, prompt), generate(model, prompt))
+    assert f.fallbacks == {}

@@ -351,3 +351,21 @@ def test_dropout_is_seeded_as_in_eager() -> None:
             got = f(x)
             torch.manual_seed(n)
             torch.testing.assert_close(got, model(x))
+
+
+def test_a_kernel_whose_fake_has_other_strides() -> None:
+    """Dropout's gradient follows the strides it is given, its fake does not; the linear layer before it views it."""
+
+    def fn(x: Tensor, w: Tensor) -> Tensor:
+        return F.dropout(F.linear(x, w), 0.5, True).transpose(1, 2).sin()
+
+    f = anyshape.compile(fn, backend="aot_eager")
+    for batch in (2, 1, 3):
+        x, grads = torch.randn(batch, 4, 5), []
+        w = torch.randn(6, 5, requires_grad=True)
+        for call in (fn, f):
+            torch.manual_seed(0)
+            given = x.clone().requires_grad_()
+            grads.append(torch.autograd.grad(call(given, w).square().sum(), (given, w)))
+        torch.testing.assert_close(*grads)
+    assert len(f.programs) == 1 and f.fallbacks == {}

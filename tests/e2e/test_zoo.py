@@ -11,9 +11,8 @@ pytest.importorskip("transformers")
 from benchmarks.zoo import measure, page, report
 
 QUICK = ("qwen3", "patchtst")
-# Models whose own code tells sizes apart over the sweep, and how many programs that comes to; None: more with each length.
-# bloom is the framework's: a reshape that is a view for a batch of 1 and a copy for others.
-BRANCHES: dict[str, int | None] = {"mistral": 2, "bloom": 2, "mamba": None, "falcon-mamba": None, "mamba2": None}
+# Models whose own code tells sizes apart over the sweep, and how many programs that comes to.
+BRANCHES = {"mistral": 2, "gemma3": 2, "mamba2": 2}
 
 
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in measure.ROWS])
@@ -21,8 +20,6 @@ def test_inference(name: str) -> None:
     result = measure.measure(name, "inference")
     assert (result["wrong"], result["error"]) == ([], "")
     allowed = BRANCHES.get(name, 1)
-    if allowed is None:
-        return
     assert result["fallbacks"] == {}
     assert result["fullgraph"] and result["programs"] == allowed
     assert result["with_unit"] <= allowed + 1
@@ -45,14 +42,18 @@ def _results() -> dict[str, Any]:
         "behaviours": behaviours,
     }  # fmt: skip
     stock = {"wrong": [[(1, 1), "ValueError: no"]], "error": "ValueError: no", "programs": 3, "with_unit": 4}
-    models = {"llama": {"inference": inference, "auto": stock}, "bert": {"training": {"wrong": [], "error": "late"}}}
+    exported = {"wrong": [], "error": "", "programs": 1}
+    models = {
+        "llama": {"inference": inference, "auto": stock, "export": exported},
+        "bert": {"training": {"wrong": [], "error": "late"}, "export": {**exported, "error": "a guard"}},
+    }
     return {"2.13.0 aot_eager": {"versions": {"torch": "2.13.0", "transformers": "5"}, "models": models}}
 
 
 def test_the_page_says_what_was_found() -> None:
     html = page.render(_results())
     assert "1 → 2" in html and "transformers/masking_utils.py:271" in html and "failed: late" in html
-    assert "3 → 4, 1 wrong" in html and "plotly" in html
+    assert "3 → 4, 1 wrong" in html and "1, failed" in html and "plotly" in html
 
 
 def test_the_bars_are_counted() -> None:
@@ -60,6 +61,7 @@ def test_the_bars_are_counted() -> None:
     assert bars["one program for all sizes, fullgraph=True"] == "1 of 1"
     assert bars["at most one program more at length 1"] == "1 of 1"
     assert bars["stock, auto: right with one graph"] == "0 of 1"
+    assert bars["exported, right at every size of the sweep"] == "1 of 2"
     assert bars["trained with eager's gradients and one program"] == "0 of 1"
 
 

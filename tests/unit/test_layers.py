@@ -20,6 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("recording", "ops"),
     ("_torch",),
     ("verify",),
+    ("unseen",),
     ("_torch/nodes", "_torch/capture", "_torch/records", "dispatch", "assertions", "marks", "boundaries"),
     ("attempts",),
     ("_torch/exporting", "engine"),

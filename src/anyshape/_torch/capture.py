@@ -17,6 +17,7 @@ from unittest import mock
 
 import torch
 import torch._dynamo.backends.common as aot_backends
+import torch._dynamo.backends.debugging as debugging
 import torch._dynamo.config as dynamo_config
 import torch._dynamo.convert_frame as convert_frame
 import torch._dynamo.exc as dynamo_exc
@@ -47,7 +48,9 @@ from anyshape._torch import (
     nodes,
     out_calls,
     random_state,
+    scans,
     slices,
+    steps,
 )
 from anyshape._torch import rules as rule_calls
 from anyshape._torch.shape_env import SHARE_MEMORY, FreeShapeEnv
@@ -126,7 +129,8 @@ def patches(
         if not exporting:
             stack.enter_context(afterwards.patches())
         stack.enter_context(breaks.patches())
-        stack.enter_context(rule_calls.patches({**rules, **random_state.rules()}))
+        stack.enter_context(steps.patches())
+        stack.enter_context(rule_calls.patches({**rules, **random_state.rules(), **scans.rules()}))
         stack.enter_context(rule_calls.patches(dict(oblivious_rules), when=rule_calls.concerns_oblivious))
         stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))
         stack.enter_context(mock.patch.object(symbolic_shapes, "_static_eval_sym_bool", _static_eval))
@@ -202,12 +206,15 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
     recording = current_recording()
     if recording is None:
         return _stock_aot_module_simplified(mod, args, **kwargs)
+    calls_kernels = kwargs.get("fw_compiler") is debugging.boxed_nop
 
     def remembering(compiler: Any) -> Any:
         def compile_(graph: Any, inputs: Any) -> Any:
             recording.aten.extend(nodes.aten_nodes(graph, strides_show=not recording.loose_strides))
             if recording.loose_strides:
                 loose_strides.prepare(graph, recording)
+            elif calls_kernels:
+                loose_strides.views_may_copy(graph)
             for position, reason in direct_writes.survey(graph).items() if recording.out_calls else ():
                 if position < len(recording.inputs):
                     recording.copied.setdefault(recording.inputs[position], reason)
@@ -374,7 +381,7 @@ def runs_eagerly(error: BaseException, *, fullgraph: bool, torchs_backend: bool)
     if isinstance(error, _BACKEND_ERRORS):
         return torchs_backend and not fullgraph
     if fullgraph and isinstance(error, dynamo_exc.Unsupported):
-        return False
+        return str(error).startswith(_RAISED)
     return isinstance(error, Exception)
 
 
@@ -388,6 +395,7 @@ def data_branch(error: BaseException) -> tuple[str, str] | None:
     return ":".join(places[-1]) if places else "?:0", asked[1]
 
 
+_RAISED = "Observed exception"  # Dynamo's title for what the traced program raises and does not catch itself
 _BACKEND_ERRORS = (dynamo_exc.BackendCompilerFailed, InductorError)
 
 

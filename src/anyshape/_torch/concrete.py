@@ -14,7 +14,15 @@ from typing import Any
 
 import sympy
 import torch
-from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._C._functorch import (
+    _add_batch_dim,
+    _vmap_decrement_nesting,
+    _vmap_increment_nesting,
+    get_unwrapped,
+    is_batchedtensor,
+    is_functorch_wrapped_tensor,
+    maybe_get_bdim,
+)
 from torch._dispatch.python import enable_python_dispatcher
 from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -37,6 +45,7 @@ class TensorSnapshot:
     storage: int  # equal for tensors of one snapshot that share memory
     conj: bool = False
     negated: bool = False
+    mapped: int | None = None  # the dim that vmap maps over; the sizes are those it does not show
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,11 +105,23 @@ class NotPlain(Exception):
     """A value that cannot be made again from metadata alone (sparse, a subclass, a script object)."""
 
 
+def mapped_dim(value: Any) -> int | None:
+    """The dim of a tensor that vmap maps over, where it does."""
+    return maybe_get_bdim(value) if isinstance(value, torch.Tensor) and is_batchedtensor(value) else None
+
+
+def physical(value: Any) -> Any:
+    """A tensor with the dim that vmap maps over."""
+    return get_unwrapped(value) if isinstance(value, torch.Tensor) and is_batchedtensor(value) else value
+
+
 def snapshot(tree: Any) -> Any:
     """`tree` with each tensor and symbolic number replaced by its snapshot."""
 
     def leaf(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
+            mapped = mapped_dim(value)
+            value = physical(value)
             if value.layout is not torch.strided or type(value) not in _PLAIN or is_functorch_wrapped_tensor(value):
                 raise NotPlain(type(value).__name__)
             return TensorSnapshot(
@@ -112,6 +133,7 @@ def snapshot(tree: Any) -> Any:
                 value.untyped_storage()._cdata,
                 value.is_conj(),
                 value.is_neg(),
+                mapped,
             )
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return ScalarSnapshot(value.node.expr, value.node.pytype)
@@ -181,9 +203,25 @@ class ConcreteRun:
                 tensor = torch._conj(tensor)
             if value.negated:
                 tensor = torch._neg_view(tensor)
+            if value.mapped is not None:
+                tensor = _add_batch_dim(tensor, value.mapped, self._level)
             return tensor
 
         return map_leaves(leaf, tree)
+
+    @contextlib.contextmanager
+    def mapping(self, tree: Any) -> Iterator[None]:
+        """vmap, where tensors of `tree` are mapped over."""
+        over = [t for t in leaves(tree) if isinstance(t, TensorSnapshot) and t.mapped is not None]
+        if not over:
+            yield
+            return
+        first = over[0]
+        self._level = _vmap_increment_nesting(self.number(first.sizes[first.mapped or 0]), "error")
+        try:
+            yield
+        finally:
+            _vmap_decrement_nesting()
 
     @contextlib.contextmanager
     def running(self) -> Any:

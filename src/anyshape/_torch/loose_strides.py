@@ -37,6 +37,17 @@ def prepare(graph: Any, recording: Recording) -> None:
     graph.recompile()
 
 
+def views_may_copy(graph: Any) -> None:
+    """Where kernels are called one by one, a view takes what they give, which is not always what their fakes do.
+
+    `native_dropout_backward` on the CPU follows the strides of the gradient, its fake is contiguous (torch 2.11 to
+    2.15); stock's aot_eager fails at the view that comes after it.
+    """
+    for node in graph.graph.find_nodes(op="call_function", target=_aten.view.default):
+        node.target = _aten.reshape.default
+    graph.recompile()
+
+
 def contiguous_inputs(graph: Any, inputs: Sequence[Any], recording: Recording) -> tuple[list[Any], list[int]]:
     """The inputs of a Dynamo graph with the strides of contiguous ones, and the positions of those that may be any."""
     made, positions = list(inputs), []

@@ -33,18 +33,17 @@ _WRITES = {
 
 def mark_visible_sharing(graph: Any, recording: Recording) -> None:
     """Sharing between intermediates that are not written to and not given back is nobody's business."""
-    recording.writes = any(_writes(n) for n in graph.graph.nodes)
-    if recording.writes:
-        return
-    inputs = _storages(n.meta.get("example_value") for n in graph.graph.nodes if n.op == "placeholder")
-    given_back: set[int] = set()
-    for node in graph.graph.nodes:
-        if node.op == "output":
-            given_back = _storages(a.meta.get("example_value") for a in node.all_input_nodes)
+    value = lambda n: n.meta.get("example_value")
+    nodes = list(graph.graph.nodes)
+    recording.writes = any(_writes(n) for n in nodes)
+    written = _storages(value(a) for n in nodes if _writes(n) for a in n.all_input_nodes)
+    inputs = _storages(value(n) for n in nodes if n.op == "placeholder")
+    given_back = _storages(value(a) for n in nodes if n.op == "output" for a in n.all_input_nodes)
     for record in recording.nodes:
         arguments, results = _record_storages(record.args, record.kwargs), _record_storages(record.result)
         reaches_out = bool((arguments | results) & given_back)
         record.sharing_shows = reaches_out and bool(arguments & (inputs | given_back))
+        record.sharing_shows |= bool((arguments | results) & written)
 
 
 def written_inputs(graph: Any) -> tuple[list[Any], list[Any]] | None:

@@ -70,6 +70,7 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
             recording.oblivious.settle_choices(shows=_choices_show(env, record, result, run))
         record.loosened |= recording.oblivious.loosened and not recording.oblivious.strict
         if record.decisions or record.loosened:
+            record.step = node
             _remember_result(record, result)
             record.where = user_line() or ""
             recording.nodes.append(record)

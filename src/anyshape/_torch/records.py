@@ -28,6 +28,7 @@ _KEPT = (
     "writes",
     "out_calls",
     "copied",
+    "reads_strides",
 )
 
 
@@ -55,6 +56,7 @@ def state(recording: Recording) -> dict[str, Any]:
     kept = {name: getattr(recording, name) for name in _KEPT}
     kept["nodes"] = [_written(n) for n in recording.nodes]
     kept["aten"] = [_written(n) for n in recording.aten]
+    kept["steps"] = [_written(n) for n in recording.steps]
     kept["assertions"] = dict(recording.oblivious.assertions)
     kept["oblivious"] = set(recording.oblivious.symbols)
     return kept
@@ -63,7 +65,7 @@ def state(recording: Recording) -> dict[str, Any]:
 def restored(kept: dict[str, Any]) -> Recording:
     """A recording with what was kept of it; it can be asked and not written to."""
     recording = Recording(locate=lambda: ("framework", ""), retrace=RuntimeError)
-    for name in (*_KEPT, "nodes", "aten"):
+    for name in (*_KEPT, "nodes", "aten", "steps"):
         setattr(recording, name, kept[name])
     recording.oblivious.assertions = kept["assertions"]
     recording.oblivious.symbols = kept["oblivious"]

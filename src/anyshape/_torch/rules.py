@@ -15,7 +15,7 @@ from unittest import mock
 import torch
 from torch._dynamo.variables.builder import SourcelessBuilder
 from torch._dynamo.variables.constant import ConstantVariable
-from torch._dynamo.variables.functions import SkipFunctionVariable
+from torch._dynamo.variables.functions import SkipFunctionVariable, UserFunctionVariable
 from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch._dynamo.variables.user_defined import UserDefinedClassVariable
@@ -65,6 +65,15 @@ def patches(rules: dict[Any, Any], *, when: Callable[[Any], bool] = lambda args:
 
         return call
 
+    call_python = UserFunctionVariable.call_function
+
+    def by_rule_for_python(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        """A function of torch's that is written in Python, and would be traced through."""
+        rule = functions.get(self.fn) if type(self.fn) is types.FunctionType else None
+        if rule is None or inside_a_rule(tx) or not when(args):
+            return call_python(self, tx, args, kwargs)
+        return SourcelessBuilder.create(tx, rule).call_function(tx, list(args), dict(kwargs))
+
     def by_rule_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         args, kwargs = _plain_truths(tx, args, kwargs)
         rule = methods.get(name)
@@ -75,6 +84,7 @@ def patches(rules: dict[Any, Any], *, when: Callable[[Any], bool] = lambda args:
     with contextlib.ExitStack() as stack:
         for kind in (TorchInGraphFunctionVariable, SkipFunctionVariable, UserDefinedClassVariable):
             stack.enter_context(mock.patch.object(kind, "call_function", by_rule(kind)))
+        stack.enter_context(mock.patch.object(UserFunctionVariable, "call_function", by_rule_for_python))
         stack.enter_context(mock.patch.object(TensorVariable, "call_method", by_rule_method))
         yield
 

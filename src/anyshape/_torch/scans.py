@@ -1,0 +1,48 @@
+"""Scans of any length.
+
+Owns one rule: torch's generic `associative_scan` is a Python recursion that ends by the length, so a program of it
+serves a few lengths only (torch 2.11 to 2.15). Here each round of a loop in the graph combines every element with the
+one 1, 2, 4, ... places before it. The elements are combined in another order, which an associative function allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch._higher_order_ops.associative_scan import generic_associative_scan as _recursive
+from torch._higher_order_ops.while_loop import while_loop
+
+
+def generic_associative_scan(operator: Any, leaves: Any, dim: int = 0, additional_inputs: Any = ()) -> Any:
+    if dim != 0 or (torch.is_grad_enabled() and any(x.requires_grad for x in leaves)):
+        return _recursive(operator, leaves, dim, additional_inputs)  # a loop in a graph has no gradient everywhere
+    length = leaves[0].shape[0]
+    places = torch.arange(length, device=leaves[0].device)
+
+    def goes_on(step: Any, *elements: Any) -> Any:
+        return step < length
+
+    def combine(step: Any, *elements: Any) -> Any:
+        before = (places - step).clamp(min=0)
+        combined = pytree.tree_leaves(
+            operator(*[x.index_select(0, before) for x in elements], *elements, *additional_inputs)
+        )
+        reached = [(places >= step).view([-1] + [1] * (x.dim() - 1)) for x in elements]
+        found = [torch.where(at, made, x) for at, made, x in zip(reached, combined, elements, strict=True)]
+        return step * 2, *[_dense(x) for x in found]
+
+    first = torch.ones((), dtype=torch.int64, device=leaves[0].device)
+    return list(while_loop(goes_on, combine, (first, *[_dense(x) for x in leaves]))[1:])
+
+
+def _dense(x: Any) -> Any:
+    """What is carried from round to round has the same strides in each, those of a dim of one element too."""
+    return torch.clone(x, memory_format=torch.contiguous_format)
+
+
+def rules() -> dict[Any, Callable[..., Any]]:
+    """What stands in the place of torch's recursion."""
+    return {_recursive: generic_associative_scan}

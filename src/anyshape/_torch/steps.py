@@ -1,0 +1,62 @@
+"""Every node of a captured graph, to be run again at other sizes.
+
+Owns how a Dynamo graph is remembered as steps, each with its arguments by the step they come from, and whether the
+program itself looks at strides. What the steps are run for is told in `unseen`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import torch
+from torch._dynamo.variables.tensor import TensorVariable
+
+from anyshape._torch import concrete
+from anyshape._torch.shape_env import FreeShapeEnv
+from anyshape.recording import NodeRecord, Recording, Ref
+
+# A step by itself does not know that autocast was entered, nor what a tensor was before it was changed in place.
+_CHANGE_SHAPES = "t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ as_strided_ resize_ resize_as_ set_"
+_NOT_STEPS = ("_enter_autocast", *_CHANGE_SHAPES.split())
+# What tells a program where its tensors lie, and is no node of the graph.
+_READS = ("stride", "is_contiguous", "storage_offset", "data_ptr", "untyped_storage", "storage")
+
+
+@contextlib.contextmanager
+def patches() -> Iterator[None]:
+    """While a capture runs, it is written down whether the program asks for strides."""
+    call_method = TensorVariable.call_method
+
+    def watched(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        env = getattr(tx.output, "shape_env", None)
+        if name in _READS and isinstance(env, FreeShapeEnv):
+            env.recording.reads_strides = True
+        return call_method(self, tx, name, args, kwargs)
+
+    with mock.patch.object(TensorVariable, "call_method", watched):
+        yield
+
+
+def remember(graph: Any, recording: Recording) -> None:
+    """The nodes of `graph` as steps; those that were recorded say which step they are."""
+    places = {node: index for index, node in enumerate(graph.graph.nodes)}
+    recording.steps = [_step(node, places) for node in places]
+    if any(getattr(n.target, "__name__", n.target) in _NOT_STEPS for n in places):
+        recording.steps = []
+    for record in recording.nodes:
+        record.step = places.get(record.step) if recording.steps else None
+
+
+def _step(node: Any, places: dict[Any, int]) -> NodeRecord:
+    step = NodeRecord(node.target if node.op in ("call_function", "call_method") else None, sharing_shows=False)
+    given = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: Ref(places[n]))
+    try:
+        step.args, step.kwargs = concrete.snapshot(given)
+        step.result = concrete.snapshot(node.meta.get("example_value"))
+    except concrete.NotPlain:
+        step.opaque = True
+        step.args, step.kwargs = given
+    return step

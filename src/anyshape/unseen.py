@@ -1,0 +1,82 @@
+"""Strides that nobody sees.
+
+Owns whether it matters that a value lies in memory otherwise than captured. `x.transpose(1, 2).reshape(b * h, n, d)`
+is a copy, and for `b == 1` a view: the program copies for both, and where what follows gives the same strides for
+either (a matrix product does), it serves both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sympy
+
+from anyshape import verify
+from anyshape._torch import concrete
+from anyshape.recording import NodeRecord, Recording, Ref
+
+# Calls that give the same values whichever way they take.
+_COPY_OR_VIEW = ("reshape", "reshape_as", "flatten", "ravel", "contiguous", "unflatten")
+
+
+def may_be(recording: Recording, node: NodeRecord, difference: verify.Difference, *, strict: bool) -> bool:
+    """Whether a node that differs could be one of those whose strides nobody sees."""
+    if not difference.only_strides or node.sharing_shows or recording.reads_strides:
+        return False
+    if strict and getattr(node.call, "__name__", node.call) not in _COPY_OR_VIEW:
+        return False
+    return isinstance(node.step, int) and node.step < len(recording.steps)
+
+
+def holds(recording: Recording, nodes: Sequence[NodeRecord], sizes: Mapping[sympy.Basic, sympy.Basic]) -> bool:
+    """Whether the graph gives what was captured although these nodes give other strides at `sizes`."""
+    try:
+        return _ends(recording, nodes, concrete.ConcreteRun(sizes))
+    except concrete.NotPlain:
+        return False
+
+
+def path(
+    recording: Recording, nodes: Sequence[NodeRecord], sizes: Mapping[sympy.Basic, sympy.Basic]
+) -> list[sympy.Basic] | None:
+    """Facts at `sizes` under which that holds elsewhere too; None if it cannot be told."""
+    run = concrete.TracedRun(sizes)
+    try:
+        return run.questions() if _ends(recording, nodes, run) else None
+    except concrete.NotPlain:
+        return None
+
+
+def _ends(recording: Recording, nodes: Sequence[NodeRecord], run: Any) -> bool:
+    """Run what follows `nodes` on what they really give, until nothing differs any more."""
+    begins = {node.step for node in nodes}
+    differing: dict[int, Any] = {}  # what steps really give where it is not what was captured
+
+    def value(argument: Any) -> Any:
+        if not isinstance(argument, Ref):
+            return run.make(argument)
+        if argument.index in differing:
+            return differing[argument.index]
+        return run.make(recording.steps[argument.index].result)
+
+    for index, step in enumerate(recording.steps):
+        given = [a.index for a in concrete.leaves((step.args, step.kwargs)) if isinstance(a, Ref)]
+        if index not in begins and differing.keys().isdisjoint(given):
+            continue
+        if step.opaque or step.call is None:  # an output, or a call that cannot be repeated
+            return False
+        try:
+            with run.running(), run.mapping([recording.steps[i].result for i in given]):
+                args, kwargs = concrete.map_leaves(value, (step.args, step.kwargs))
+                result = concrete.call(step.call, args, kwargs)
+                found = verify.compare_results(step, run, result)
+        except concrete.NotPlain:
+            raise
+        except Exception:
+            return False
+        if any(not difference.only_strides for difference in found):
+            return False
+        if found:
+            differing[index] = result
+    return True
