@@ -17,7 +17,8 @@ import sympy
 
 from anyshape import verify
 from anyshape._torch import concrete
-from anyshape.recording import Answer, NodeRecord, Recording
+from anyshape.answers import Answer, NodeRecord
+from anyshape.recording import Recording
 
 Sizes = dict[sympy.Basic, sympy.Basic]
 

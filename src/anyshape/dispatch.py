@@ -16,7 +16,9 @@ import sympy
 
 from anyshape import unseen, verify
 from anyshape._torch import python_code
-from anyshape.recording import Answer, InputRecord, NodeRecord, Recording, describe_source
+from anyshape.answers import Answer, InputRecord, NodeRecord
+from anyshape.recording import Recording
+from anyshape.wording import describe_source
 
 MOST_KEYS = 100_000  # keys that a program remembers
 

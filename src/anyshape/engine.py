@@ -30,6 +30,7 @@ from anyshape._torch import (
     specialise,
     steps,
 )
+from anyshape.answers import Answer, InputRecord
 from anyshape.attempts import attempts
 from anyshape.declaration.expression import Clause
 from anyshape.dispatch import Admission, holds
@@ -37,8 +38,9 @@ from anyshape.door import Door
 from anyshape.errors import DataBranchError, FallbackWarning, NewBehaviourError, NotCompilableError
 from anyshape.oblivious import Refused
 from anyshape.programs import OutCall, Predicate, Program, Variant
-from anyshape.recording import Answer, InputRecord, Recording, describe_source
+from anyshape.recording import Recording
 from anyshape.tiers import WORKER, Tiers
+from anyshape.wording import describe_source
 
 # Called with each program when it has been compiled: for tests and the doctor.
 observers: list[Callable[[Program], None]] = []

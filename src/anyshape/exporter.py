@@ -24,7 +24,8 @@ from anyshape.declaration import Declaration
 from anyshape.door import Door
 from anyshape.errors import ExportError
 from anyshape.oblivious import Refused
-from anyshape.recording import Recording, describe_source
+from anyshape.recording import Recording
+from anyshape.wording import describe_source
 
 
 @dataclasses.dataclass(frozen=True)

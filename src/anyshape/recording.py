@@ -14,15 +14,17 @@ that asked are handed in.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import sympy
 
+from anyshape.answers import Answer, InputRecord, NodeRecord, SymbolRecord
 from anyshape.declared import Declared
 from anyshape.errors import InvariantError
 from anyshape.oblivious import Oblivious, Refused
+from anyshape.orders import memory_order
+from anyshape.wording import describe_source, relation_text
 
 # Stand-ins for sizes 0 and 1 at a first capture, so that a program is captured as general as it can be whatever
 # size came first. Whether it holds for the sizes that really came is then verified like any other class.
@@ -43,98 +45,6 @@ class Environment(Protocol):
     def settled(self, expr: sympy.Basic) -> sympy.Basic | None: ...
 
     def settled_from_two(self, expr: sympy.Basic) -> sympy.Basic | None: ...
-
-
-@dataclasses.dataclass(frozen=True)
-class SymbolRecord:
-    """A free size, stride, offset or int argument."""
-
-    symbol: sympy.Symbol
-    text: str  # as a user would write it: x.shape[0]
-    kind: str  # size | stride | offset | number
-    actual: int | float
-    hint: int | float
-
-
-@dataclasses.dataclass(frozen=True)
-class InputRecord:
-    """A graph input as guards see it: how to reach it, and the expressions its sizes and strides were given."""
-
-    kind: str  # tensor | number
-    source: str
-    sizes: tuple[sympy.Expr, ...]
-    strides: tuple[sympy.Expr, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """A question about sizes and the outcome a program was built on."""
-
-    expr: sympy.Basic
-    outcome: bool
-    asked_by: str  # user | framework; of facts also implied: it follows from what was declared
-    where: str  # file:line
-    line: str = ""  # the user's, where another one asked
-
-    @property
-    def fact(self) -> sympy.Basic:
-        return self.expr if self.outcome else sympy.Not(self.expr)
-
-    def holds(self, sizes: Mapping[sympy.Basic, sympy.Basic]) -> bool:
-        """Whether the question has this outcome at `sizes`."""
-        try:
-            return bool(self.expr.xreplace(sizes) == sympy.sympify(self.outcome))
-        except (ZeroDivisionError, AssertionError):  # `n % 0` has no answer
-            return False
-
-
-@dataclasses.dataclass(frozen=True)
-class Ref:
-    """An argument of a step: what an earlier one gave."""
-
-    index: int
-
-
-@dataclasses.dataclass
-class NodeRecord:
-    """A node of the captured graph, what it asked, and enough of it to run it again at other sizes."""
-
-    call: Any  # a function, or the name of a method
-    args: Any = None
-    kwargs: Any = None
-    result: Any = None
-    context: Any = None
-    opaque: bool = False  # cannot be run again: a differing outcome refuses the class
-    scalars: frozenset[sympy.Basic] = frozenset()  # expressions that are arguments themselves
-    decisions: dict[sympy.Basic, Answer] = dataclasses.field(default_factory=dict)
-    choices: set[sympy.Basic] = dataclasses.field(default_factory=set)  # decisions between ways, beyond 0 and 1
-    log: Any = None  # the aten calls it came down to
-    sharing_shows: bool = True  # whether anyone can see which memory its results share
-    loosened: bool = False  # told of strides what holds for most of them
-    strides_show: bool = True  # not where the layout of inputs is declared to be any
-    contradictory: bool = False  # a question got its general answer once, and the true one another time
-    where: str = ""  # the user's file and line
-    step: Any = None  # its place among the steps of the graph; while it is captured, the node of the graph itself
-
-    def forget(self) -> None:
-        """Nothing has been asked yet."""
-        self.decisions.clear()
-        self.choices.clear()
-        self.contradictory = False
-
-    def settle(self, sizes: Mapping[sympy.Basic, sympy.Basic]) -> None:
-        """Verified at `sizes`: where answers contradict one another, the outcomes there are the ones that hold."""
-        if self.contradictory:
-            for expr, answer in self.decisions.items():
-                if not answer.holds(sizes):
-                    self.decisions[expr] = dataclasses.replace(answer, outcome=not answer.outcome)
-
-    def holds(self, sizes: Mapping[sympy.Basic, sympy.Basic]) -> bool:
-        """Whether every decision has at `sizes` the outcome it was captured with."""
-        return all(answer.holds(sizes) for answer in self.decisions.values())
-
-    def chooses_otherwise(self, sizes: Mapping[sympy.Basic, sympy.Basic]) -> bool:
-        return not all(self.decisions[expr].holds(sizes) for expr in self.choices)
 
 
 class Recording:
@@ -283,7 +193,7 @@ class Recording:
         # Dims in memory order; a dim of size 1 (or any dim of an empty tensor) addresses nothing and takes the place
         # that it has in a contiguous tensor.
         rank = lambda i: strides[i] if sizes[i] != 1 and not empty else None
-        order = _memory_order(sizes, strides, rank)
+        order = memory_order(sizes, strides, rank)
         expected, expression = 1, sympy.Integer(1)
         for i in order:
             stride = strides[i]
@@ -583,61 +493,6 @@ def _teaches(expr: sympy.Basic) -> bool:
     return isinstance(expr, sympy.Rel) and len(expr.free_symbols) == 1
 
 
-def _dense_order(sizes: Sequence[int], strides: Sequence[int]) -> list[int] | None:
-    """Dims from innermost to outermost if every stride, also of a dim that addresses nothing, follows from them."""
-    order = sorted(range(len(sizes)), key=lambda i: (strides[i], sizes[i] > 1, -i))
-    expected = 1
-    for i in order:
-        if strides[i] != expected:
-            return None
-        expected *= max(sizes[i], 1)
-    return order
-
-
-def _memory_order(sizes: Sequence[int], strides: Sequence[int], rank: Callable[[int], int | None]) -> list[int]:
-    """Dims from innermost to outermost; those without a rank keep the place they have in a contiguous tensor."""
-    dims = len(sizes)
-    ranked = sorted((i for i in range(dims) if rank(i)), key=lambda i: (rank(i), -i))
-    if ranked == sorted(ranked, reverse=True):
-        return list(range(dims))[::-1]
-    dense = _dense_order(sizes, strides)
-    if dense is not None:
-        return dense
-    order = ranked
-    for i in range(dims):
-        if i not in ranked:
-            # Beside its right-hand neighbour if that has a place, else innermost.
-            right = next((j for j in range(i + 1, dims) if j in order), None)
-            order.insert(order.index(right) + 1 if right is not None else 0, i)
-    return order
-
-
 def _kind(source: Any) -> str:
     prop = getattr(source, "prop", None)
     return {"SIZE": "size", "STRIDE": "stride", "STORAGE_OFFSET": "offset"}.get(getattr(prop, "name", ""), "number")
-
-
-def describe_source(name: str) -> str:
-    """L['x'].size()[0] as x.shape[0]."""
-    import re
-
-    text = re.sub(r"^[LG]\['(\w+)'\]", r"\1", name)
-    text = re.sub(r"\.size\(\)\[(\d+)\]", r".shape[\1]", text)
-    text = re.sub(r"\.stride\(\)\[(\d+)\]", r".stride(\1)", text)
-    return re.sub(r"\._(?:modules|parameters|buffers)\['(\w+)'\]", r".\1", text)
-
-
-_OPERATORS = {"Equality": "==", "Unequality": "!=", "StrictGreaterThan": ">", "StrictLessThan": "<"}
-_OPERATORS |= {"GreaterThan": ">=", "LessThan": "<="}
-
-
-def relation_text(expr: sympy.Basic) -> str:
-    if isinstance(expr, sympy.Not):
-        return f"not ({relation_text(expr.args[0])})"
-    if isinstance(expr, (sympy.And, sympy.Or)):
-        word = " and " if isinstance(expr, sympy.And) else " or "
-        return word.join(f"({relation_text(a)})" for a in sorted(expr.args, key=str))
-    operator = _OPERATORS.get(type(expr).__name__)
-    if operator:
-        return f"{expr.args[0]} {operator} {expr.args[1]}"
-    return str(expr)

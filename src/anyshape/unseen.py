@@ -14,7 +14,8 @@ import sympy
 
 from anyshape import verify
 from anyshape._torch import concrete
-from anyshape.recording import NodeRecord, Recording, Ref
+from anyshape.answers import NodeRecord, Ref
+from anyshape.recording import Recording
 
 # Calls that give the same values whichever way they take.
 _COPY_OR_VIEW = ("reshape", "reshape_as", "flatten", "ravel", "contiguous", "unflatten")

@@ -14,7 +14,7 @@ from typing import Any
 import sympy
 
 from anyshape._torch import concrete
-from anyshape.recording import NodeRecord
+from anyshape.answers import NodeRecord
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,8 +17,9 @@ import torch
 
 from anyshape import attempts, compiler, dispatch, engine, ops, verify
 from anyshape._torch import aliases, capture, light_code, out_calls, shape_env, shortcuts, slices
+from anyshape.answers import NodeRecord
 from anyshape.dispatch import Admission
-from anyshape.recording import NodeRecord, Recording
+from anyshape.recording import Recording
 
 Fault = Callable[[], contextlib.AbstractContextManager[None]]
 FAULTS: dict[str, Fault] = {}

@@ -13,7 +13,7 @@ MODULES = sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.py"))
 
 # From the ground up. A module imports from its own layer and from those before it; a folder stands for what is in it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("_version", "errors", "programs"),
+    ("_version", "errors", "programs", "answers", "orders", "wording"),
     ("declaration", "solver", "explain", "tiers", "artifact", "size_conditions"),
     ("spec_file", "declared", "oblivious"),
     ("door", "doctor"),
@@ -47,6 +47,9 @@ WITHOUT_TORCH = (
     "solver",
     "spec_file",
     "recording",
+    "answers",
+    "orders",
+    "wording",
     "declared",
     "oblivious",
     "door",

@@ -55,7 +55,8 @@ from anyshape._torch import (
 from anyshape._torch import rules as rule_calls
 from anyshape._torch.shape_env import SHARE_MEMORY, FreeShapeEnv
 from anyshape._version import __version__
-from anyshape.recording import InputRecord, Recording
+from anyshape.answers import InputRecord
+from anyshape.recording import Recording
 
 GUARD_NAME = "__anyshape_admits"
 

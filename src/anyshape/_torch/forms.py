@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from anyshape.recording import describe_source
+from anyshape.wording import describe_source
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device)

@@ -18,7 +18,7 @@ from anyshape.declaration import Clause, Comparison, Dim
 from anyshape.declaration.expression import Name, Number
 from anyshape.declared import TensorPolicy
 from anyshape.errors import DeclarationError
-from anyshape.recording import describe_source
+from anyshape.wording import describe_source
 
 _ATTRIBUTE = "_anyshape_marks"
 _KINDS = ("dynamic", "unbacked", "static")

@@ -22,7 +22,7 @@ from torch._guards import TracingContext
 from anyshape import verify
 from anyshape._torch import concrete
 from anyshape._torch.shape_env import FreeShapeEnv
-from anyshape.recording import NodeRecord
+from anyshape.answers import NodeRecord
 
 _run_node = dynamo_utils.run_node
 _TORCH = os.path.dirname(torch.__file__)

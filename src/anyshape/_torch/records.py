@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from anyshape.recording import NodeRecord, Recording
+from anyshape.answers import NodeRecord
+from anyshape.recording import Recording
 
 _KEPT = (
     "symbols",

@@ -30,9 +30,10 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from anyshape._torch import marks
+from anyshape.answers import InputRecord
 from anyshape.declaration import Dim
 from anyshape.declared import TensorPolicy
-from anyshape.recording import InputRecord, Recording
+from anyshape.recording import Recording
 
 # State of a ShapeEnv that learning a fact changes; saved and put back when a node is traced a second time.
 _LEARNT = ("replacements", "axioms", "var_to_range", "divisible", "guards", "deferred_runtime_asserts")

@@ -16,7 +16,7 @@ except ImportError:  # torch 2.11 has none
     dynamic_spec = None  # type: ignore[assignment]
 
 from anyshape.errors import DeclarationError
-from anyshape.recording import relation_text
+from anyshape.wording import relation_text
 
 
 def words(shapes: Any) -> dict[str, Any] | None:

@@ -16,7 +16,8 @@ from torch._dynamo.variables.tensor import TensorVariable
 
 from anyshape._torch import concrete
 from anyshape._torch.shape_env import FreeShapeEnv
-from anyshape.recording import NodeRecord, Recording, Ref
+from anyshape.answers import NodeRecord, Ref
+from anyshape.recording import Recording
 
 # A step by itself does not know that autocast was entered, nor what a tensor was before it was changed in place.
 _CHANGE_SHAPES = "t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ as_strided_ resize_ resize_as_ set_"

@@ -16,8 +16,8 @@ from anyshape._torch.aliases import Restorer
 from anyshape._torch.bundles import Bundle
 from anyshape._torch.forms import Form
 from anyshape._torch.frames import Frame
+from anyshape.answers import InputRecord
 from anyshape.programs import Program
-from anyshape.recording import InputRecord
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,37 @@
+"""The order in which dims lie in memory.
+
+Owns reading it off sizes and strides, those of dims that address nothing too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+
+def dense_order(sizes: Sequence[int], strides: Sequence[int]) -> list[int] | None:
+    """Dims from innermost to outermost if every stride, also of a dim that addresses nothing, follows from them."""
+    order = sorted(range(len(sizes)), key=lambda i: (strides[i], sizes[i] > 1, -i))
+    expected = 1
+    for i in order:
+        if strides[i] != expected:
+            return None
+        expected *= max(sizes[i], 1)
+    return order
+
+
+def memory_order(sizes: Sequence[int], strides: Sequence[int], rank: Callable[[int], int | None]) -> list[int]:
+    """Dims from innermost to outermost; those without a rank keep the place they have in a contiguous tensor."""
+    dims = len(sizes)
+    ranked = sorted((i for i in range(dims) if rank(i)), key=lambda i: (rank(i), -i))
+    if ranked == sorted(ranked, reverse=True):
+        return list(range(dims))[::-1]
+    dense = dense_order(sizes, strides)
+    if dense is not None:
+        return dense
+    order = ranked
+    for i in range(dims):
+        if i not in ranked:
+            # Beside its right-hand neighbour if that has a place, else innermost.
+            right = next((j for j in range(i + 1, dims) if j in order), None)
+            order.insert(order.index(right) + 1 if right is not None else 0, i)
+    return order

@@ -1,0 +1,34 @@
+"""Sizes and relations in the words of the user.
+
+Owns how the place of a size (`L['x'].size()[0]`) and a relation between sizes are written for people.
+"""
+
+from __future__ import annotations
+
+import re
+
+import sympy
+
+
+def describe_source(name: str) -> str:
+    """L['x'].size()[0] as x.shape[0]."""
+    text = re.sub(r"^[LG]\['(\w+)'\]", r"\1", name)
+    text = re.sub(r"\.size\(\)\[(\d+)\]", r".shape[\1]", text)
+    text = re.sub(r"\.stride\(\)\[(\d+)\]", r".stride(\1)", text)
+    return re.sub(r"\._(?:modules|parameters|buffers)\['(\w+)'\]", r".\1", text)
+
+
+_OPERATORS = {"Equality": "==", "Unequality": "!=", "StrictGreaterThan": ">", "StrictLessThan": "<"}
+_OPERATORS |= {"GreaterThan": ">=", "LessThan": "<="}
+
+
+def relation_text(expr: sympy.Basic) -> str:
+    if isinstance(expr, sympy.Not):
+        return f"not ({relation_text(expr.args[0])})"
+    if isinstance(expr, (sympy.And, sympy.Or)):
+        word = " and " if isinstance(expr, sympy.And) else " or "
+        return word.join(f"({relation_text(a)})" for a in sorted(expr.args, key=str))
+    operator = _OPERATORS.get(type(expr).__name__)
+    if operator:
+        return f"{expr.args[0]} {operator} {expr.args[1]}"
+    return str(expr)
