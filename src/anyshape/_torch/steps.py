@@ -44,9 +44,8 @@ def patches() -> Iterator[None]:
 def remember(graph: Any, recording: Recording) -> None:
     """The nodes of `graph` as steps; those that were recorded say which step they are."""
     places = {node: index for index, node in enumerate(graph.graph.nodes)}
-    recording.steps = [_step(node, places) for node in places]
-    if any(getattr(n.target, "__name__", n.target) in _NOT_STEPS for n in places):
-        recording.steps = []
+    runs_in_steps = not any(getattr(n.target, "__name__", n.target) in _NOT_STEPS for n in places)
+    recording.steps = [_step(node, places) for node in places] if runs_in_steps else []
     for record in recording.nodes:
         record.step = places.get(record.step) if recording.steps else None
 
