@@ -1,7 +1,7 @@
 """Attention over nothing.
 
 Eager takes the plain formula where a length or the number of heads is 0; the fused CPU kernel that it takes otherwise
-does not survive it (a division by zero in native code, torch 2.11 to 2.15). Which kernel a graph holds is therefore a
+does not survive it (a division by zero in native code, torch 2.11 to 2.13). Which kernel a graph holds is therefore a
 question about these sizes. An empty batch is nothing special to either.
 """
 

@@ -1,8 +1,7 @@
 """Reductions that have no result over nothing.
 
-Eager raises for an empty `max` and its kin; torch's fake implementations do not (2.11 to 2.15), and Inductor's
-kernels give back an infinity. What eager insists on is said here, so that such a call is eager's and raises as eager
-does.
+Eager raises for an empty `max` and `min`; torch's fake implementations do not (2.11 to 2.15), and Inductor's kernels
+give back an infinity. What eager insists on is said here, so that such a call is eager's and raises as eager does.
 """
 
 from __future__ import annotations
@@ -25,17 +24,4 @@ def _over_something(reduction: Callable[..., Any]) -> Callable[..., Any]:
     return rule
 
 
-_REDUCTIONS = (
-    torch.max,
-    torch.min,
-    torch.argmax,
-    torch.argmin,
-    torch.amax,
-    torch.amin,
-    torch.median,
-    torch.nanmedian,
-    torch.mode,
-    torch.aminmax,
-)
-
-RULES: dict[Any, Callable[..., Any]] = {reduction: _over_something(reduction) for reduction in _REDUCTIONS}
+RULES: dict[Any, Callable[..., Any]] = {torch.max: _over_something(torch.max), torch.min: _over_something(torch.min)}

@@ -1,0 +1,150 @@
+"""Every rule of `anyshape.ops`: equal to eager over sizes, and of use. Without it a program more, a difference, or eager."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import anyshape
+from anyshape import ops, testing
+from anyshape.fuzz import opinfos
+from anyshape.fuzz.oracle import Target
+
+SIZES = (3, 7, 2, 1, 0)
+# The fused kernel dies of a division by zero where there is nothing to attend to: without its rule so does the process
+# (until torch 2.15, which takes nothing to attend to).
+FATAL = (F.scaled_dot_product_attention,)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A function that makes the call, and arguments of several sizes."""
+
+    fn: Callable[..., Any]
+    calls: list[tuple[Any, ...]]
+    backend: str = "aot_eager"
+
+
+def over_sizes(fn: Callable[..., Any], make: Callable[[int], Any], backend: str = "aot_eager") -> Case:
+    made = (make(n) for n in SIZES)
+    return Case(fn, [args if isinstance(args, tuple) else (args,) for args in made], backend)
+
+
+def one_length(transform: Any) -> Case:
+    """Transforms to a length that is longer, shorter and equal."""
+    kind = torch.cfloat if transform in (torch.fft.irfft, torch.fft.hfft) else torch.float
+    pairs = ((3, 5), (7, 4), (2, 2), (1, 3), (5, 1))
+    return Case(lambda x, n: transform(x, n=n), [(torch.randn(2, n, dtype=kind), m) for n, m in pairs])
+
+
+def two_lengths(transform: Any) -> Case:
+    half = ("irfft2", "hfft2", "irfftn", "hfftn")
+    kind = torch.cfloat if transform.__name__.removeprefix("fft_") in half else torch.float
+    triples = ((3, 4, 3), (7, 5, 7), (2, 3, 1), (5, 5, 8))
+    return Case(
+        lambda x, a, b: transform(x, s=(a, b), dim=(1, 2)),
+        [(torch.randn(2, n, n, dtype=kind), a, b) for n, a, b in triples],
+    )
+
+
+def attention() -> Case:
+    shapes = ((2, 3), (3, 7), (1, 2), (2, 1), (2, 0), (0, 3))
+    return Case(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v), [(torch.randn(b, 2, n, 4),) * 3 for b, n in shapes]
+    )
+
+
+def pooling(pool: Any) -> Case:
+    return Case(lambda x: pool(x, 2), [(torch.randn(b, 3, n),) for b, n in ((2, 8), (1, 7), (3, 2), (0, 5))])
+
+
+def transposed_norm() -> Case:
+    def norm(x: torch.Tensor) -> torch.Tensor:
+        return F.batch_norm(x.transpose(1, 2), None, None, training=True).view(-1)
+
+    return Case(norm, [(torch.randn(n, 4, 8),) for n in (3, 7, 2)])
+
+
+CASES: dict[Any, Case] = {
+    F.scaled_dot_product_attention: attention(),
+    F.batch_norm: transposed_norm(),
+    F.max_pool1d: pooling(F.max_pool1d),
+    torch.max_pool1d: pooling(torch.max_pool1d),
+    torch.equal: over_sizes(lambda x, y: torch.equal(x, y), lambda n: (torch.ones(n), torch.ones(n) * (n % 3))),
+    torch.allclose: over_sizes(lambda x, y: torch.allclose(x, y), lambda n: (torch.ones(n), torch.ones(n) * (n % 3))),
+    torch.gradient: Case(lambda x: torch.gradient(x)[0], [(torch.randn(n),) for n in (3, 7, 2)]),
+    torch.kron: over_sizes(lambda x, y: torch.kron(x, y), lambda n: (torch.randn(n, 2), torch.randn(3, n))),
+    torch.take_along_dim: over_sizes(
+        lambda x, i: torch.take_along_dim(x, i, 1), lambda n: (torch.randn(n, 4), torch.ones(1, 3).long())
+    ),
+    torch.max: over_sizes(lambda x: torch.max(x, 1), lambda n: torch.randn(4, n), "inductor"),
+    torch.min: over_sizes(lambda x: torch.min(x), lambda n: torch.randn(4, n), "inductor"),
+    torch.fft.fftfreq: Case(lambda x: torch.fft.fftfreq(x.shape[0]), [(torch.zeros(n),) for n in (3, 7, 2, 1)]),
+    torch.fft.rfftfreq: Case(lambda x: torch.fft.rfftfreq(x.shape[0]), [(torch.zeros(n),) for n in (3, 7, 2, 1)]),
+}
+FOURIER = [rule for rule in ops.RULES if rule not in CASES]
+CASES |= {rule: (two_lengths if rule.__name__.endswith(("2", "n")) else one_length)(rule) for rule in FOURIER}
+
+
+def cost(case: Case) -> tuple[list[str], int, int]:
+    """What differs from eager; the programs and the calls that ran eagerly."""
+    torch.compiler.reset()
+    f = anyshape.compile(case.fn, backend=case.backend)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = [testing.difference(case.fn, f, args, rtol=1e-4, atol=1e-4) for args in case.calls]
+    return [text for text in found if text is not None], len(f.programs), sum(f.fallbacks.values())
+
+
+def name(rule: Any) -> str:
+    return "functional_max_pool1d" if rule is F.max_pool1d else str(rule.__name__)
+
+
+@pytest.mark.parametrize("rule", [rule for rule in ops.RULES if rule not in FATAL], ids=name)
+def test_a_rule_is_right_and_of_use(rule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES[rule]
+    with_rule = cost(case)
+    assert with_rule[0] == []
+    monkeypatch.delitem(ops.RULES, rule)
+    without = cost(case)
+    # A call that breaks the graph leaves nothing to compile.
+    assert without[0] or without[1] == 0 or without[1] + without[2] > with_rule[1] + with_rule[2]
+
+
+@pytest.mark.skipif(torch.__version__ >= (2, 15), reason="torch mended its kernel")
+@pytest.mark.parametrize("rule", FATAL, ids=name)
+def test_a_rule_without_which_the_process_dies(rule: Any) -> None:
+    assert cost(CASES[rule])[0] == []
+    lines = (
+        "import test_rules",
+        "from anyshape import ops",
+        f"rule = next(r for r in test_rules.FATAL if test_rules.name(r) == {name(rule)!r})",
+        "del ops.RULES[rule]",
+        "print('differences:', test_rules.cost(test_rules.CASES[rule])[0])",
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], cwd=__file__.rpartition("/")[0], capture_output=True, text=True
+    )
+    assert child.returncode != 0 or "differences: []" not in child.stdout
+
+
+OPERATORS = (
+    *("nn.functional.scaled_dot_product_attention", "nn.functional.batch_norm", "nn.functional.max_pool1d"),
+    *("equal", "allclose", "gradient", "kron", "take_along_dim", "max", "min", "squeeze"),
+    *(f"fft.{rule.__name__.removeprefix('fft_')}" for rule in FOURIER),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", OPERATORS)
+def test_every_sample_of_an_operator_with_a_rule_is_eager(op: str) -> None:
+    rows = opinfos.sweep(op, Target(), most=1000)
+    assert rows and [row for row in rows if row.differences] == []
