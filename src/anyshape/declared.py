@@ -16,19 +16,9 @@ import sympy
 from anyshape import solver
 from anyshape.declaration import Clause, Declaration, Dim, algebra, evaluate
 from anyshape.declaration.expression import names as names_in
+from anyshape.declaration.policy import TensorPolicy
 
 _SOLVER_MS = 100  # what a question of the framework may cost
-
-
-@dataclasses.dataclass(frozen=True)
-class TensorPolicy:
-    """What is declared of one tensor: a dim for each of its dims, and its layout."""
-
-    path: str
-    dims: tuple[Dim, ...]
-    layout: str | None = None
-    clauses: tuple[Clause, ...] = ()  # of marks: they come with the tensor, and are checked by the program
-    hints: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,13 +17,14 @@ import sympy
 from anyshape import unseen, verify
 from anyshape._torch import python_code
 from anyshape.answers import Answer, InputRecord, NodeRecord
+from anyshape.keys import key_function
 from anyshape.recording import Recording
 from anyshape.wording import describe_source
 
 MOST_KEYS = 100_000  # keys that a program remembers
 
 
-_AOT = -1  # the place of the nodes that AOTAutograd made, among those of the captured graph
+AOT = -1  # the place of the nodes that AOTAutograd made, among those of the captured graph
 MOST_COMPARED = 64  # keys that are tried when a program may have made another one needless
 
 
@@ -98,7 +99,7 @@ class Admission:
         self.verify_seconds = 0.0
         self._lock = threading.RLock()
         self._verdicts: dict[int, dict[tuple[int, ...], verify.Difference | None]] = {}
-        self._places: dict[sympy.Symbol, str] = {}
+        self.places: dict[sympy.Symbol, str] = {}
         self._build()
 
     @property
@@ -120,20 +121,20 @@ class Admission:
         """Whether nothing is asked of a call: no answer, no class, no stride that has to be some expression."""
         recording = self.recording
         own = [stride in recording.loose_strides for i in self.inputs for stride in i.strides]
-        return all(own) and not (self._answers or self._nodes or recording.aot_decisions)
+        return all(own) and not (self.answers or self.nodes or recording.aot_decisions)
 
     def covers(self, other: Admission) -> bool:
         """Whether all that `other` has served would be served here."""
         served = [key for key, admitted in other.known.items() if admitted]
         ranks = [(i.source, len(i.sizes)) for i in self.inputs]
-        alike = self._parts == other._parts and ranks == [(i.source, len(i.sizes)) for i in other.inputs]
+        alike = self.parts == other.parts and ranks == [(i.source, len(i.sizes)) for i in other.inputs]
         return alike and 0 < len(served) <= MOST_COMPARED and all(self.refuses(key) is None for key in served)
 
     def admit_captured(self) -> None:
         """The sizes of the capture are served: it was verified at them before it was compiled."""
         key: list[sympy.Basic] = []
         values = dict(self.recording.actuals)
-        offsets = {r.text: s for s, r in self.recording.symbols.items() if r.kind == "offset" and s in self._places}
+        offsets = {r.text: s for s, r in self.recording.symbols.items() if r.kind == "offset" and s in self.places}
         for record in self.inputs:
             offset = offsets.get(_offset_text(record.source))
             parts = [*record.sizes, *(record.strides if record.kind == "tensor" else ()), *([offset] if offset else ())]
@@ -149,7 +150,7 @@ class Admission:
 
     def _build(self) -> None:
         recording = self.recording
-        answers = self._answers = _answers(recording)
+        answers = self.answers = _answers(recording)
         used: set[sympy.Basic] = set()
         for answer in answers:
             used |= answer.expr.free_symbols
@@ -180,32 +181,30 @@ class Admission:
                 parts.append(f"a[{n}].storage_offset()")
                 self._place(offset, index)
                 index += 1
-        self._parts = tuple(parts)
-        scope: dict[str, Any] = {}
-        exec(f"def key(a):\n    return ({''.join(p + ', ' for p in parts)})", scope)
-        self._key: Callable[[Sequence[Any]], tuple[int, ...]] = scope["key"]
+        self.parts = tuple(parts)
+        self._key: Callable[[Sequence[Any]], tuple[int, ...]] = key_function(parts)
         # A symbol that no input binds keeps the value it had at capture.
-        for symbol in used - self._places.keys():
-            self._places[symbol] = str(recording.hints[symbol])
-        self._strides = python_code.function([s for _, _, strides in layout for s in strides], self._places)
-        self._layout = layout
-        self._facts = python_code.function([a.expr for a in answers], self._places)
-        self._nodes: list[tuple[NodeRecord, Callable[..., tuple[Any, ...]], tuple[bool, ...]]] = []
+        for symbol in used - self.places.keys():
+            self.places[symbol] = str(recording.hints[symbol])
+        self._strides = python_code.function([s for _, _, strides in layout for s in strides], self.places)
+        self.layout = layout
+        self._facts = python_code.function([a.expr for a in answers], self.places)
+        self.nodes: list[tuple[NodeRecord, Callable[..., tuple[Any, ...]], tuple[bool, ...]]] = []
         for node in recording.nodes:
             if node.decisions:
                 outcomes = tuple(a.outcome for a in node.decisions.values())
-                self._nodes.append((node, python_code.function(list(node.decisions), self._places), outcomes))
+                self.nodes.append((node, python_code.function(list(node.decisions), self.places), outcomes))
 
-        self._aot = python_code.function(list(recording.aot_decisions), self._places)
+        self._aot = python_code.function(list(recording.aot_decisions), self.places)
         self._aot_assumed = tuple(a.outcome for a in recording.aot_decisions.values())
         self._aot_verdicts: dict[tuple[int, ...], verify.Difference | None] = {}
-        self._paths: dict[int, list[Callable[..., tuple[Any, ...]]]] = {}
+        self.paths: dict[int, list[tuple[list[sympy.Basic], Callable[..., tuple[Any, ...]]]]] = {}
         self._followed: set[tuple[int, tuple[Any, ...]]] = set()
         self._unseen: list[tuple[tuple[int, ...], Callable[..., tuple[Any, ...]]]] = []
 
     def _place(self, expr: sympy.Basic, index: int) -> None:
-        if expr.is_Symbol and expr not in self._places:
-            self._places[expr] = f"v[{index}]"
+        if expr.is_Symbol and expr not in self.places:
+            self.places[expr] = f"v[{index}]"
 
     # -- the slow path -----------------------------------------------------------------------------------------
 
@@ -227,18 +226,18 @@ class Admission:
 
     def refuses(self, key: tuple[int, ...]) -> Refusal | None:
         strides = iter(self._strides(key))
-        for start, dims, expressions in self._layout:
+        for start, dims, expressions in self.layout:
             sizes = key[start : start + dims]
             wanted = [next(strides) for _ in expressions]
             if 0 not in sizes and any(n > 1 and key[start + dims + i] != wanted[i] for i, n in enumerate(sizes)):
                 return Refusal("layout", f"strides {key[start + dims : start + 2 * dims]}, not {tuple(wanted)}")
-        for answer, value in zip(self._answers, self._facts(key), strict=True):
+        for answer, value in zip(self.answers, self._facts(key), strict=True):
             if _outcome(value) != answer.outcome:
                 kind = "predicate" if answer.fact in self.recording.predicates else "requirement"
                 kind = "invariant" if answer.fact in self.recording.facts else kind
                 return Refusal(kind, self.recording.text(answer.fact))
         lying_otherwise: list[NodeRecord] = []
-        for index, (node, evaluate, assumed) in enumerate(self._nodes):
+        for index, (node, evaluate, assumed) in enumerate(self.nodes):
             outcomes = tuple(map(_outcome, evaluate(key)))
             if outcomes == assumed:
                 continue
@@ -265,7 +264,7 @@ class Admission:
         if lying_otherwise and not self._are_unseen(lying_otherwise, key):
             return Refusal("class", "a value lies in memory otherwise than captured, and it shows")
         outcomes = tuple(map(_outcome, self._aot(key)))
-        if outcomes != self._aot_assumed and not self._is_on_a_path(_AOT, key):
+        if outcomes != self._aot_assumed and not self._is_on_a_path(AOT, key):
             asked = self._asked(self.recording.aot_decisions, key)
             if asked not in self._aot_verdicts:
                 began = time.perf_counter()
@@ -275,7 +274,7 @@ class Admission:
                 self._aot_verdicts[asked] = next(found, None)
                 self.classes += self._aot_verdicts[asked] is None
                 if self._aot_verdicts[asked] is None:
-                    self._find_path(_AOT, outcomes, self.recording.aten, binding)
+                    self._find_path(AOT, outcomes, self.recording.aten, binding)
                 self.verify_seconds += time.perf_counter() - began
             difference = self._aot_verdicts[asked]
             if difference is not None:
@@ -284,7 +283,7 @@ class Admission:
 
     def _is_on_a_path(self, index: int, key: tuple[int, ...]) -> bool:
         """Whether what was verified once was verified for all sizes that answer as these do."""
-        return any(all(facts(key)) for facts in self._paths.get(index, ()))
+        return any(all(holds(key)) for _, holds in self.paths.get(index, ()))
 
     def _find_path(
         self, index: int, outcomes: tuple[Any, ...], nodes: Sequence[NodeRecord], binding: Mapping[Any, Any]
@@ -298,10 +297,10 @@ class Admission:
         facts: dict[sympy.Basic, None] = {}
         for node in verify.distinct(nodes):
             found = verify.path(node, sizes)
-            if found is None or not all(fact.free_symbols <= self._places.keys() for fact in found):
+            if found is None or not all(fact.free_symbols <= self.places.keys() for fact in found):
                 return
             facts.update(dict.fromkeys(found))
-        self._paths.setdefault(index, []).append(python_code.function(list(facts), self._places))
+        self.paths.setdefault(index, []).append((list(facts), python_code.function(list(facts), self.places)))
 
     def _are_unseen(self, nodes: list[NodeRecord], key: tuple[int, ...]) -> bool:
         """Whether it shows nowhere that these nodes give other strides: told once for all sizes that answer alike."""
@@ -314,8 +313,8 @@ class Admission:
         self.classes += 1
         numbers = {s for s, r in self.recording.symbols.items() if r.kind == "number"}
         found = unseen.path(self.recording, nodes, {s: v for s, v in binding.items() if s not in numbers})
-        if found is not None and all(fact.free_symbols <= self._places.keys() for fact in found):
-            self._unseen.append((places, python_code.function(found, self._places)))
+        if found is not None and all(fact.free_symbols <= self.places.keys() for fact in found):
+            self._unseen.append((places, python_code.function(found, self.places)))
         return True
 
     def _asked(self, decisions: Mapping[sympy.Basic, Answer], key: tuple[int, ...]) -> tuple[int, ...]:
@@ -325,13 +324,13 @@ class Admission:
         holds for these very sizes, and not for others with the same outcomes.
         """
         symbols: set[sympy.Basic] = set().union(*(e.free_symbols for e in decisions))
-        places = sorted(self._places[s] for s in symbols)
+        places = sorted(self.places[s] for s in symbols)
         return tuple(key[int(p[2:-1])] for p in places if p.startswith("v["))
 
     def binding(self, key: tuple[int, ...]) -> dict[sympy.Basic, sympy.Basic]:
         """The value of every symbol at `key`."""
         values: dict[sympy.Basic, sympy.Basic] = dict(self.recording.hints)
-        for symbol, place in self._places.items():
+        for symbol, place in self.places.items():
             if place.startswith("v["):
                 values[symbol] = sympy.sympify(key[int(place[2:-1])])
         return values

@@ -15,8 +15,8 @@ from typing import Any
 from anyshape.declaration import Declaration, Path
 from anyshape.declaration.path import canonical, read_path
 from anyshape.declaration.place import in_key
+from anyshape.declaration.policy import TensorPolicy
 from anyshape.declaration.shape import ANY
-from anyshape.declared import TensorPolicy
 from anyshape.errors import InvariantError
 
 MOST_KEYS = 100_000  # keys that a door remembers

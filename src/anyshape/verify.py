@@ -58,7 +58,8 @@ def path(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic]) -> list[sym
         return None  # what they make of nothing is not in the metadata
     run = concrete.TracedRun(sizes)
     try:
-        return run.questions() if _compare(node, run) is None else None
+        with concrete.quietly():
+            return run.questions() if _compare(node, run) is None else None
     except concrete.NotPlain:
         return None
 

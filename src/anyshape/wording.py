@@ -6,8 +6,10 @@ Owns how the place of a size (`L['x'].size()[0]`) and a relation between sizes a
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-import sympy
+if TYPE_CHECKING:  # a process that only serves has no use for it
+    import sympy
 
 
 def describe_source(name: str) -> str:
@@ -20,15 +22,16 @@ def describe_source(name: str) -> str:
 
 _OPERATORS = {"Equality": "==", "Unequality": "!=", "StrictGreaterThan": ">", "StrictLessThan": "<"}
 _OPERATORS |= {"GreaterThan": ">=", "LessThan": "<="}
+_WORDS = {"And": " and ", "Or": " or "}
 
 
 def relation_text(expr: sympy.Basic) -> str:
-    if isinstance(expr, sympy.Not):
+    kind = type(expr).__name__
+    if kind == "Not":
         return f"not ({relation_text(expr.args[0])})"
-    if isinstance(expr, (sympy.And, sympy.Or)):
-        word = " and " if isinstance(expr, sympy.And) else " or "
-        return word.join(f"({relation_text(a)})" for a in sorted(expr.args, key=str))
-    operator = _OPERATORS.get(type(expr).__name__)
+    if kind in _WORDS:
+        return _WORDS[kind].join(f"({relation_text(a)})" for a in sorted(expr.args, key=str))
+    operator = _OPERATORS.get(kind)
     if operator:
         return f"{expr.args[0]} {operator} {expr.args[1]}"
     return str(expr)

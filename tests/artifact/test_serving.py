@@ -20,7 +20,8 @@ from torch._inductor.cpp_builder import CppBuilder
 from torch._inductor.graph import GraphLowering
 
 import anyshape
-from anyshape._torch import bundles, frames
+from anyshape._torch import frames
+from anyshape._torch.bundle import Bundle
 from anyshape.ahead import stored
 from anyshape.artifact import storage
 from anyshape.errors import ArtifactError, NewBehaviourError
@@ -238,7 +239,7 @@ def refused(artifact: anyshape.Artifact, monkeypatch: pytest.MonkeyPatch, *, cou
     def must_not_run(*args: Any, **kwargs: Any) -> None:
         pytest.fail("something of a spoilt file was about to run")
 
-    for owner, name in ((stored.Stored, "read"), (frames.Frame, "function"), (bundles, "load")):
+    for owner, name in ((stored.Stored, "read"), (frames.Frame, "function"), (Bundle, "load")):
         monkeypatch.setattr(owner, name, must_not_run)
     data = artifact.pack(key=KEY)
     codes = set()
@@ -294,6 +295,20 @@ print(json.dumps({**counts, "lowerings": "torch._inductor.lowering" in sys.modul
 """
 
 
+LIGHT = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import torch, served_callables as callables, anyshape
+net = callables.net().eval()
+with torch.no_grad():
+    f = anyshape.load(sys.argv[2], net, key=open(sys.argv[3], "rb").read())
+    for shape in ((3, 5, 8), (1, 5, 8), (2, 20, 8), (4, 7, 8), (6, 31, 8)):  # the last two nobody has called before
+        x = torch.randn(shape)
+        assert torch.allclose(f(x), net(x), atol=1e-5)
+print(json.dumps([m for m in ("torch._dynamo", "torch._inductor", "sympy") if m in sys.modules]))
+"""
+
+
 def child(code: str, *arguments: str, **environment: str) -> Any:
     command = [sys.executable, "-c", code, str(HERE), *arguments]
     source = str(pathlib.Path(anyshape.__file__).parents[1])
@@ -312,6 +327,42 @@ def test_a_fresh_process_captures_and_compiles_nothing(inference: anyshape.Artif
     empty = str(tmp_path / "cache")
     counts = child(SERVER, str(tmp_path / "net.any"), str(tmp_path / "key"), TORCHINDUCTOR_CACHE_DIR=empty)
     assert counts == {"frames": 0, "built": 0, "lowerings": False}
+
+
+def test_serving_imports_no_compiler(inference: anyshape.Artifact, tmp_path: pathlib.Path) -> None:
+    inference.save(tmp_path / "net.any", key=KEY)
+    (tmp_path / "key").write_bytes(KEY)
+    assert child(LIGHT, str(tmp_path / "net.any"), str(tmp_path / "key")) == []
+
+
+def summed(x: torch.Tensor) -> torch.Tensor:
+    return (x @ x.T).cumsum(0) * 2
+
+
+def constant(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.tensor([1.5, 2.5, 3.5])
+
+
+@pytest.mark.parametrize(
+    ("fn", "plain"),
+    [
+        (summed, True),
+        (constant, True),
+        (lambda x: x.sort(), True),
+        (lambda x: x.add_(1), False),
+    ],
+    ids=["computes", "constant", "sorts", "writes"],
+)
+def test_what_only_computes_is_plain(fn: Any, plain: bool) -> None:
+    """And is as right as what is not."""
+    made = anyshape.precompile(fn, (torch.randn(5, 3),), calls=[(torch.randn(1, 3),)])
+    assert {p.general.is_plain for p in made._stored} == {plain}
+    f = anyshape.load(made, fn)
+    for n in (5, 1, 2, 7, 0):
+        x = torch.randn(n, 3)
+        given, expected = x.clone(), x.clone()
+        torch.testing.assert_close(f(given), fn(expected))
+        torch.testing.assert_close(given, expected)
 
 
 def again() -> anyshape.Artifact:

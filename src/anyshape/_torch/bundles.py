@@ -1,21 +1,17 @@
-"""Compiled graphs as bytes.
+"""Compiled graphs to bytes, and AOTAutograd's own results back.
 
-Owns the way from a compiled graph to bytes and back: AOTAutograd's own bundled result, and the machine code of CPU
-kernels, which torch would compile anew. Loading generates nothing and compiles nothing, and a kernel that is not in the
-bundle is an error, not a reason to start a compiler.
+Owns the backend whose results can be saved: AOTAutograd's bundled result, and the machine code of CPU kernels, which
+torch would compile anew. Loading generates nothing and compiles nothing, and a kernel that is not in the bundle is an
+error, not a reason to start a compiler.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import os
 import pickle
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,22 +29,15 @@ from torch._functorch._aot_autograd.schemas import AOTAutogradCacheInfo
 from torch._inductor.codecache import CppPythonBindingsCodeCache, FxGraphCache
 from torch._inductor.cpp_builder import CppBuilder
 
-from anyshape._torch import light_externs
-from anyshape.errors import ArtifactError, refuse_precompile
+from anyshape._torch import light_externs, plain_code
+from anyshape._torch.bundle import Bundle
+from anyshape.errors import refuse_precompile
 
 _BUNDLING = {
     "enable_autograd_cache": True,  # only so that a result is made; none is looked up and none is kept
     "force_autograd_cache": True,
     "bundled_autograd_cache": True,
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Bundle:
-    """A compiled graph: AOTAutograd's result, pickled, and the kernels that its code asks for, by digest."""
-
-    entry: bytes
-    kernels: Mapping[str, bytes]
 
 
 class Bundled:
@@ -68,8 +57,9 @@ class Bundled:
         for output in (self._entry.compiled_fw, self._entry.compiled_bw):
             if output is not None and getattr(output.result, "torchbind_constants", None):
                 raise refuse_precompile("the graph holds objects of TorchScript", "torchbind")
+        plain = plain_code.plain(self._entry)
         try:
-            entry = pickle.dumps(self._entry)
+            entry = pickle.dumps(plain or self._entry)
         except Exception as error:
             raise refuse_precompile(
                 "the compiled graph cannot be pickled", f"{type(error).__name__}: {error}"
@@ -78,7 +68,7 @@ class Bundled:
         for key, path in self._kernels.items():
             with open(path, "rb") as file:
                 made[key] = file.read()
-        return Bundle(entry, made)
+        return Bundle(entry, made, plain is not None)
 
 
 class BundlingBackend(torch._TorchCompileInductorWrapper):
@@ -118,7 +108,7 @@ def _bundling() -> Iterator[tuple[list[Any], dict[str, str]]]:
 
         def kernel() -> Any:
             found = future()
-            kernels[_kernel_key(argtypes, main_code, options.get("kernel_code"))] = found.__self__.__file__
+            kernels[plain_code.kernel_key(argtypes, main_code, options.get("kernel_code"))] = found.__self__.__file__
             return found
 
         return kernel
@@ -135,10 +125,6 @@ def _bundling() -> Iterator[tuple[list[Any], dict[str, str]]]:
         yield entries, kernels
 
 
-def _kernel_key(argtypes: Sequence[str], code: str, more: str | None) -> str:
-    return hashlib.sha256(repr((list(argtypes), code, more or "")).encode()).hexdigest()
-
-
 def load(bundle: Bundle) -> Callable[..., Any]:
     """The compiled graph of a bundle. The bytes have to be trusted: they are unpickled, and their code is run."""
     with compile_lock, _loading(bundle.kernels):  # one at a time, and no frame is converted meanwhile
@@ -150,23 +136,6 @@ def load(bundle: Bundle) -> Callable[..., Any]:
         return deserialize_bundled_cache_entry(entry)
 
 
-def _directory() -> str:
-    """Where code lies while this process runs; nobody else can write there."""
-    return _directory_of(os.getpid())  # a forked process has one of its own
-
-
-@functools.cache
-def _directory_of(pid: int) -> str:
-    made = tempfile.mkdtemp(prefix="anyshape-")
-    atexit.register(_remove, made, pid)
-    return made
-
-
-def _remove(directory: str, pid: int) -> None:
-    if os.getpid() == pid:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
 @contextlib.contextmanager
 def _loading(kernels: Mapping[str, bytes]) -> Iterator[None]:
     thread = threading.get_ident()  # others may well compile in the meantime
@@ -176,15 +145,15 @@ def _loading(kernels: Mapping[str, bytes]) -> Iterator[None]:
     def load_pybinding_async(argtypes: Sequence[str], main_code: str, *rest: Any, **options: Any) -> Callable[[], Any]:
         if threading.get_ident() != thread:
             return stock_load(argtypes, main_code, *rest, **options)
-        key = _kernel_key(argtypes, main_code, options.get("kernel_code"))
+        key = plain_code.kernel_key(argtypes, main_code, options.get("kernel_code"))
         if key not in kernels:
-            raise _incomplete(f"kernel {key[:16]}")
-        return functools.partial(_kernel, key, kernels[key])
+            raise plain_code.incomplete(f"kernel {key[:16]}")
+        return functools.partial(plain_code.load_kernel, key, kernels[key])
 
     def build(self: Any, *args: Any, **options: Any) -> None:
         if threading.get_ident() != thread:
             return stock_build(self, *args, **options)
-        raise _incomplete("C++ code")
+        raise plain_code.incomplete("C++ code")
 
     def hit(graph: Any, info: Any, constants: Any) -> Any:
         """Without what torch does for its tests and logs, for which it imports all lowerings."""
@@ -194,7 +163,8 @@ def _loading(kernels: Mapping[str, bytes]) -> Iterator[None]:
         graph.after_deserialization(constants)
         return graph, info
 
-    environment = {"TORCHINDUCTOR_CACHE_DIR": _directory(), "TRITON_CACHE_DIR": os.path.join(_directory(), "triton")}
+    own = plain_code.directory()
+    environment = {"TORCHINDUCTOR_CACHE_DIR": own, "TRITON_CACHE_DIR": os.path.join(own, "triton")}
     with (
         mock.patch.dict(os.environ, environment),
         inductor_config.patch(compile_threads=1),
@@ -204,24 +174,3 @@ def _loading(kernels: Mapping[str, bytes]) -> Iterator[None]:
         mock.patch.object(FxGraphCache, "cache_hit_post_compile", staticmethod(hit)),
     ):
         yield
-
-
-def _kernel(key: str, code: bytes) -> Any:
-    """A kernel from its machine code: mapped from a file that is gone when it has been."""
-    path = os.path.join(_directory(), f"{key}.so")
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o700)
-    with open(handle, "wb") as file:
-        file.write(code)
-    try:
-        return getattr(CppPythonBindingsCodeCache._load_library_inner(path, key), "kernel")  # noqa: B009
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-
-
-def _incomplete(what: str) -> ArtifactError:
-    return ArtifactError(
-        f"the artifact lacks {what} that its program needs, and loading compiles nothing",
-        fix="precompile it again",
-        code="AS050",
-    )

@@ -265,7 +265,12 @@ class TracedRun(ConcreteRun):
         return [guard.expr.xreplace(back) for guard in self.env.guards]
 
 
-_LOUD = ("torch._subclasses.fake_tensor", "torch.export._trace", "torch._export.non_strict_utils")
+_LOUD = (
+    "torch._subclasses.fake_tensor",
+    "torch.export._trace",
+    "torch._export.non_strict_utils",
+    "torch.fx.experimental.symbolic_shapes",
+)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._dynamo import external_utils
 
 from anyshape.errors import ArtifactError, refuse_precompile
 
@@ -33,6 +32,7 @@ class Frame:
     names: Mapping[str, tuple[str, Any]]  # (compiled | module | live | pickled, how)
     defaults: bytes
     wrapped: str  # torch's own function around a module of torch's own: around the module, or around its call
+    constants: Mapping[int, bytes]  # of the code, those that are no plain values
 
     @classmethod
     def of(cls, code: types.CodeType, function: types.FunctionType) -> Frame:
@@ -44,12 +44,14 @@ class Frame:
             defaults = pickle.dumps((function.__defaults__, function.__kwdefaults__))
         except Exception as error:
             raise refuse_precompile("a default of the function cannot be written to a file", str(error)) from error
-        text = marshal.dumps(_renamed(code, renamed))
-        return cls(text, names, defaults, _wrapped(function))
+        code, constants = _without_objects(_renamed(code, renamed))
+        return cls(marshal.dumps(code), names, defaults, _wrapped(function), constants)
 
     def function(self, compiled: Callable[..., Any], live: Any, name: str) -> types.FunctionType:
         """The function again, with a compiled graph in its place. `live` is the callable that it was made from."""
         code = marshal.loads(self.code)
+        objects = {i: pickle.loads(data) for i, data in self.constants.items()}
+        code = code.replace(co_consts=tuple(objects.get(i, c) for i, c in enumerate(code.co_consts)))
         scope = {n: _find(n, kind, how, compiled, live) for n, (kind, how) in self.names.items()}
         closure: tuple[Any, ...] | None = None
         if self.wrapped:
@@ -67,6 +69,8 @@ class Frame:
 
 
 def _wrapped(function: types.FunctionType) -> str:
+    from torch._dynamo import external_utils  # here: a process that only serves has no use for it
+
     if function.__code__.co_filename != external_utils.__file__ or not function.__closure__:
         return ""
     return "module" if isinstance(function.__closure__[0].cell_contents, torch.nn.Module) else "call"
@@ -109,6 +113,21 @@ def _renamed(code: types.CodeType, names: Mapping[str, str]) -> types.CodeType:
         co_names=tuple(names.get(n, n) for n in code.co_names),
         co_consts=tuple(_renamed(c, names) if isinstance(c, types.CodeType) else c for c in code.co_consts),
     )
+
+
+def _without_objects(code: types.CodeType) -> tuple[types.CodeType, dict[int, bytes]]:
+    """Code and, apart from it, the constants that are no plain values: Dynamo loads classes of results like that."""
+    kept, apart = list(code.co_consts), {}
+    for i, constant in enumerate(kept):
+        try:
+            marshal.dumps(constant)
+        except ValueError:
+            try:
+                apart[i] = pickle.dumps(constant)
+            except Exception as error:
+                raise refuse_precompile("the compiled call needs an object of this process", str(error)) from error
+            kept[i] = None
+    return code.replace(co_consts=tuple(kept)), apart
 
 
 def _found_again(name: str, function: types.FunctionType) -> tuple[str, Any]:

@@ -19,10 +19,7 @@ from torch._dynamo.bytecode_transformation import create_call_function
 from torch._dynamo.eval_frame import innermost_fn, skip_code
 from torch._dynamo.source import TensorPropertySource
 
-# Looked up by name from the compiled code.
-size = torch.Tensor.size
-stride = torch.Tensor.stride
-storage_offset = torch.Tensor.storage_offset
+from anyshape._torch import sizes
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _stock_reconstruct = TensorPropertySource.reconstruct
@@ -33,7 +30,7 @@ def _reconstruct(self: Any, codegen: Any) -> None:
     if getattr(read, "class_type", None) not in _PLAIN:
         _stock_reconstruct(self, codegen)
         return
-    codegen.add_push_null(lambda: codegen.load_import_from(__name__, self.prop.method_name()))
+    codegen.add_push_null(lambda: codegen.load_import_from(sizes.__name__, self.prop.method_name()))
     codegen(self.base)
     if self.idx is not None:
         codegen.append_output(codegen.create_load_const(self.idx))

@@ -16,7 +16,7 @@ import torch.compiler.config as compiler_config
 
 from anyshape.declaration import Clause, Comparison, Dim
 from anyshape.declaration.expression import Name, Number
-from anyshape.declared import TensorPolicy
+from anyshape.declaration.policy import TensorPolicy
 from anyshape.errors import DeclarationError
 from anyshape.wording import describe_source
 

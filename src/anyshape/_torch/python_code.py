@@ -1,8 +1,8 @@
-"""Sympy expressions of sizes as plain Python functions of ints, and keys of calls as functions of arguments."""
+"""Sympy expressions of sizes as plain Python functions of ints."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import sympy
@@ -10,6 +10,7 @@ from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
 from torch.utils._sympy.printers import PythonPrinter
 
 _PRINTER = PythonPrinter()
+_PLAIN_NAMES = {"bool", "min", "max", "abs", "int", "float", "round"}
 
 
 def expression(expr: sympy.Basic) -> str:
@@ -40,16 +41,18 @@ def function(
     return all_of_them
 
 
+def text(body: Iterable[str], names: dict[sympy.Symbol, str]) -> str:
+    """A function of `v` with these lines, as text that can do without sympy; "" where it cannot."""
+    lines = [f"{symbol} = {place}" for symbol, place in names.items()]
+    source = "def evaluate(v):\n" + "".join(f"    {line}\n" for line in [*lines, *body])
+    scope: dict[str, Any] = {}
+    exec(source, scope)
+    return source if set(scope["evaluate"].__code__.co_names) <= _PLAIN_NAMES else ""
+
+
 def _or_none(evaluate: Callable[[Sequence[Any]], tuple[Any, ...]], v: Sequence[Any]) -> tuple[Any, ...]:
     """A question that has no answer at some sizes (`n % 0`) is answered None there."""
     try:
         return evaluate(v)
     except ArithmeticError:
         return (None,)
-
-
-def key_function(parts: Sequence[str]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """A function of a graph's arguments from the expressions of a key."""
-    scope: dict[str, Any] = {}
-    exec(f"def key(a):\n    return ({''.join(p + ', ' for p in parts)})", scope)
-    return scope["key"]  # type: ignore[no-any-return]

@@ -32,7 +32,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 from anyshape._torch import marks
 from anyshape.answers import InputRecord
 from anyshape.declaration import Dim
-from anyshape.declared import TensorPolicy
+from anyshape.declaration.policy import TensorPolicy
 from anyshape.recording import Recording
 
 # State of a ShapeEnv that learning a fact changes; saved and put back when a node is traced a second time.

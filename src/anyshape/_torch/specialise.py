@@ -22,7 +22,8 @@ import torch.fx._symbolic_trace as symbolic_trace
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from anyshape._torch import compiling, python_code
+from anyshape._torch import compiling
+from anyshape.keys import key_function
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Master:
 
     def key(self) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
         """Sizes and strides of the inputs that have free ones, and the numbers."""
-        return python_code.key_function(self.key_parts())
+        return key_function(self.key_parts())
 
     def key_parts(self) -> tuple[str, ...]:
         """The expressions of a key."""

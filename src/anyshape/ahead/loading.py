@@ -75,4 +75,4 @@ def _door(words: Mapping[str, Any], dispatcher: Dispatcher) -> Door | None:
         return None
     program = dispatcher.programs[0]
     signature = inspect.signature(program.run)
-    return Door(Declaration.parse(**words, signature=signature), signature, dispatcher.owner)
+    return Door(Declaration.parse(**words, signature=signature, examined=True), signature, dispatcher.owner)

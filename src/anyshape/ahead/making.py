@@ -16,6 +16,7 @@ import torch
 
 from anyshape._torch import bundles, capture, forms, frames, modules, process_group, records
 from anyshape._torch.shortcuts import torchs_wrapper
+from anyshape.ahead import admission_text
 from anyshape.ahead.stored import Stored, StoredVariant
 from anyshape.door import Door
 from anyshape.engine import Captured, Engine, LiveProgram, RunAgain, RunEagerly
@@ -71,7 +72,7 @@ class Workshop:
     def _run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         before = dict(self.engine.fallbacks)
         try:
-            with process_group.whole_graphs():
+            with process_group.for_a_file():
                 self._call(*args, **kwargs)
         except Captured:
             return
@@ -114,6 +115,8 @@ class Workshop:
                 fetch = frames.fetcher([i.source for i in program.admission.inputs])
                 with contextlib.suppress(Exception):  # a program for arguments of another kind
                     program.admission(*fetch(local, self._function.__globals__))
+                for key in list(program.admission.known):  # for which others they speak
+                    program.admission.refuses(key)
 
     def _put_together(self, program: LiveProgram, form: forms.Form) -> Stored:
         recording, made, admission = program.recording, program.made, program.admission
@@ -140,11 +143,13 @@ class Workshop:
             graph=made.text,
             frame=frames.Frame.of(code, self._function),
             form=forms.freed(form, sizes, numbers),
-            recording=records.state(recording),
-            inputs=admission.inputs,
+            sources=tuple(i.source for i in admission.inputs),
+            parts=admission.parts,
+            admits=admission_text.told(admission),
+            assumed=records.dumps((records.state(recording), admission.inputs, tuple(made.numbers))),
             restore=made.restore,
             out_of_bounds=made.out_of_bounds,
-            numbers=made.numbers,
+            asserts=bool(made.numbers and recording.oblivious.assertions),
             known={key: True for key, admitted in admission.known.items() if admitted},
             apart=recording.writes or bool(recording.apart) or bool(recording.out_calls),
             key_parts=made.master.key_parts() if made.master is not None else (),

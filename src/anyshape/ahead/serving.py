@@ -12,11 +12,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from anyshape import assertions
-from anyshape._torch import bundles, forms, frames, python_code, raised, records
+from anyshape._torch import forms, frames, raised
+from anyshape._torch.bundle import Bundle
+from anyshape.ahead.admitted import Admitted
 from anyshape.ahead.stored import Stored
-from anyshape.dispatch import Admission
 from anyshape.errors import NewBehaviourError
+from anyshape.keys import key_function
 from anyshape.programs import Program, Variant
 
 MOST_KEYS = 100_000
@@ -30,19 +31,16 @@ class Loaded:
         self.calls = 0
         self._variant_calls = [0] * len(stored.variants)
         self._owner = owner
-        recording = records.restored(dict(stored.recording))
-        self.admission = Admission(recording, stored.inputs)
-        self.admission.known.update(stored.known)
-        check = assertions.checker(recording, list(stored.numbers)) if stored.numbers else None
-        self.function = stored.frame.function(self._graph(check), live, stored.view.name)
+        self._admitted = Admitted(stored)
+        self.function = stored.frame.function(self._graph(_check(stored)), live, stored.view.name)
         self._signature = inspect.signature(self.function)
-        self._fetch = frames.fetcher([i.source for i in stored.inputs])
+        self._fetch = frames.fetcher(stored.sources)
         own = frames.plain_function(live) or frames.plain_function(getattr(live, "forward", None))
         self._globals: Mapping[str, Any] = own.__globals__ if own is not None else {}
         self._around = dict(zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True))
         paths = {leaf.path for leaf in stored.form.leaves}
         # Sizes of what is no argument are in no key, and memory is shared or not from call to call.
-        self.asks_always = stored.apart or any(i.source not in paths for i in stored.inputs)
+        self.asks_always = stored.apart or any(s not in paths for s in stored.sources)
         self.run: Callable[..., Any] = self.function if owner is None else self.function.__get__(owner)
 
     def refusal(self, args: Sequence[Any], kwargs: Mapping[str, Any], training: bool | None) -> str | None:
@@ -63,9 +61,9 @@ class Loaded:
             return difference
         local = {**bound.arguments, **{name: cell.cell_contents for name, cell in self._around.items()}}
         values = self._fetch(local, self._globals)
-        if not self.admission(*values):
-            last = self.admission.last
-            return "its sizes are not admitted" if last is None else f"it needs {last.text}"
+        refused = self._admitted(*values)
+        if refused is not None:
+            return refused
         if self.stored.apart and forms.overlap(_leaves(form, local)):
             return "arguments share memory, and it writes to one of them"
         return None
@@ -74,7 +72,7 @@ class Loaded:
         variants = zip(self.stored.variants, self._variant_calls, strict=True)
         made = tuple(Variant(v.text, calls, 0.0) for v, calls in variants)
         return dataclasses.replace(
-            self.stored.view, calls=self.calls, variants=made, classes=self.admission.classes, verify_seconds=0.0
+            self.stored.view, calls=self.calls, variants=made, classes=self._admitted.classes, verify_seconds=0.0
         )
 
     def _graph(self, check: Callable[[Any], None] | None) -> Callable[..., Any]:
@@ -97,7 +95,7 @@ class Loaded:
         return run
 
     def _with_variants(self, general: Callable[..., Any]) -> Callable[..., Any]:
-        key = python_code.key_function(self.stored.key_parts)
+        key = key_function(self.stored.key_parts)
         known = {v.key: (i, _AtFirstCall(v.bundle)) for i, v in enumerate(self.stored.variants)}
 
         def run(*args: Any) -> Any:
@@ -110,10 +108,20 @@ class Loaded:
         return run
 
 
+def _check(stored: Stored) -> Callable[[Any], None] | None:
+    """What the program asserts of the graph's arguments; None where that is nothing."""
+    if not stored.asserts:
+        return None
+    from anyshape import assertions
+
+    recording, _, numbers = stored.recording()
+    return assertions.checker(recording, numbers)
+
+
 class _AtFirstCall:
     """The code of a bundle, loaded when it is first called: the first answer does not wait for the rest."""
 
-    def __init__(self, bundle: bundles.Bundle) -> None:
+    def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
         self._lock = threading.Lock()
         self._run: Callable[..., Any] | None = None
@@ -122,7 +130,7 @@ class _AtFirstCall:
         run = self._run
         if run is None:
             with self._lock:
-                run = self._run = self._run or bundles.load(self._bundle)
+                run = self._run = self._run or self._bundle.load()
         return run(*args)
 
 

@@ -1,7 +1,8 @@
 """One program as it is written to a file.
 
 Owns what of a program goes into which member, and back: the graph as text, what takes a call apart, what was assumed,
-and the compiled code with its kernels.
+and the compiled code with its kernels. What was assumed is read when it is asked for: expressions and the calls to be
+repeated need the modules of a compiler, and a call whose sizes answer as captured does not need them.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 import dataclasses
 import pickle
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from anyshape._torch import records
-from anyshape._torch.aliases import Restorer
-from anyshape._torch.bundles import Bundle
-from anyshape._torch.forms import Form
-from anyshape._torch.frames import Frame
-from anyshape.answers import InputRecord
+from anyshape._torch import forms, frames
+from anyshape._torch.bundle import Bundle
 from anyshape.programs import Program
+
+if TYPE_CHECKING:
+    from anyshape._torch.aliases import Restorer
+    from anyshape.answers import InputRecord
+    from anyshape.dispatch import Admission
+    from anyshape.recording import Recording
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,27 +38,44 @@ class Stored:
 
     view: Program
     graph: str
-    frame: Frame
-    form: Form
-    recording: Mapping[str, Any]
-    inputs: tuple[InputRecord, ...]
+    frame: frames.Frame
+    form: forms.Form
+    sources: tuple[str, ...]  # where the inputs come from
+    parts: tuple[str, ...]  # of a key
+    known: Mapping[tuple[int, ...], bool]  # keys that were verified when it was made
+    admits: tuple[str, tuple[str, ...]]  # a function of a key and what its answers say
+    assumed: bytes  # what was assumed, pickled
     restore: Restorer | None
     out_of_bounds: bool
-    numbers: tuple[Any, ...]
-    known: Mapping[tuple[int, ...], bool]  # keys that were verified when it was made
+    asserts: bool
     apart: bool  # no two arguments may share memory: it writes
     key_parts: tuple[str, ...]  # of a variant's key
     general: Bundle
     variants: tuple[StoredVariant, ...]
 
+    def recording(self) -> tuple[Recording, tuple[InputRecord, ...], tuple[Any, ...]]:
+        """What was assumed, of which inputs, and which numbers the graph is given."""
+        from anyshape._torch import records
+
+        kept, inputs, numbers = pickle.loads(self.assumed)
+        return records.restored(kept), inputs, numbers
+
+    def admission(self) -> Admission:
+        from anyshape.dispatch import Admission
+
+        recording, inputs, _ = self.recording()
+        admission = Admission(recording, inputs)
+        admission.known.update(self.known)
+        return admission
+
     def members(self, prefix: str) -> dict[str, bytes]:
         """The members of a file that hold it; kernels are shared by all programs of the file."""
         state = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        made = {f"{prefix}/graph.txt": state.pop("graph").encode()}
+        made = {f"{prefix}/graph.txt": state.pop("graph").encode(), f"{prefix}/assumed.pkl": state.pop("assumed")}
         bundles = [state.pop("general"), *(v.bundle for v in self.variants)]
         state["variants"] = [(v.key, v.text) for v in self.variants]
-        state["kernels"] = [sorted(b.kernels) for b in bundles]
-        made[f"{prefix}/state.pkl"] = records.dumps(state)
+        state["code"] = [(b.is_plain, sorted(b.kernels)) for b in bundles]
+        made[f"{prefix}/state.pkl"] = pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL)
         for i, bundle in enumerate(bundles):
             made[f"{prefix}/code-{i}.pkl"] = bundle.entry
             made.update({f"kernels/{key}.so": code for key, code in sorted(bundle.kernels.items())})
@@ -65,15 +85,15 @@ class Stored:
     def read(cls, members: Mapping[str, Any], prefix: str) -> Stored:
         """From the members of a file that has been checked and is trusted."""
         state = pickle.loads(members[f"{prefix}/state.pkl"])
-        kernels = state.pop("kernels")
-        bundles = [
-            Bundle(bytes(members[f"{prefix}/code-{i}.pkl"]), {k: bytes(members[f"kernels/{k}.so"]) for k in names})
-            for i, names in enumerate(kernels)
-        ]
+        bundles = []
+        for i, (is_plain, names) in enumerate(state.pop("code")):
+            kernels = {k: bytes(members[f"kernels/{k}.so"]) for k in names}
+            bundles.append(Bundle(bytes(members[f"{prefix}/code-{i}.pkl"]), kernels, is_plain))
         keys = state.pop("variants")
         variants = tuple(StoredVariant(k, t, b) for (k, t), b in zip(keys, bundles[1:], strict=True))
         graph = bytes(members[f"{prefix}/graph.txt"]).decode()
-        return cls(**state, graph=graph, general=bundles[0], variants=variants)
+        assumed = bytes(members[f"{prefix}/assumed.pkl"])
+        return cls(**state, graph=graph, assumed=assumed, general=bundles[0], variants=variants)
 
     def summary(self) -> dict[str, Any]:
         """What the manifest says of it."""

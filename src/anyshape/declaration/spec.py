@@ -63,10 +63,12 @@ class Declaration:
         semantics: Any = "eager",
         on_new_behavior: Any = "compile",
         signature: inspect.Signature | None = None,
+        examined: bool = False,
     ) -> Declaration:
         """The declaration in these words, or a `DeclarationError` that marks what is wrong.
 
-        `signature` is that of the callable; with it, names of arguments are checked too.
+        `signature` is that of the callable; with it, names of arguments are checked too. Words that were `examined`
+        before are not looked through again for what contradicts itself.
         """
         read = read_shapes(shapes, signature)
         known = _names(read)
@@ -84,7 +86,7 @@ class Declaration:
             semantics=read_word("semantics", semantics, SEMANTICS),
             on_new_behavior=read_word("on_new_behavior", on_new_behavior, ON_NEW_BEHAVIOR),
         )
-        if clauses or facts or isinstance(declaration.specialize, tuple):
+        if not examined and (clauses or facts or isinstance(declaration.specialize, tuple)):
             declaration._examine()
         return declaration
 

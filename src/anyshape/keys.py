@@ -1,0 +1,13 @@
+"""Keys of calls, as functions of arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+def key_function(parts: Sequence[str]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """A function of arguments `a` from the expressions of a key."""
+    scope: dict[str, Any] = {}
+    exec(f"def key(a):\n    return ({''.join(p + ', ' for p in parts)})", scope)
+    return scope["key"]  # type: ignore[no-any-return]
