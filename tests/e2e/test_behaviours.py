@@ -647,6 +647,30 @@ def test_what_vmap_reads_of_nothing_is_eagers_error() -> None:
         f(torch.randn(2, 0, 2), torch.zeros(1).long())
 
 
+def test_attributes_written_before_and_after_a_scan() -> None:
+    scan = pytest.importorskip("torch._higher_order_ops.associative_scan").associative_scan
+
+    class Layer:
+        def fill(self, x: Tensor) -> None:
+            self.dtype, self.rows = x.dtype, x.shape[0]
+            self.held = torch.zeros(self.rows, dtype=self.dtype)
+
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        layers = [Layer(), Layer()]
+        for layer in layers:
+            layer.seen = False
+        layers[0].fill(x)
+        y = scan(lambda a, b: a + b, x, dim=0, combine_mode="generic")
+        layers[1].fill(y)
+        return layers[1].held + y.sum(1), layers[0].held
+
+    f = anyshape.compile(fn, backend="aot_eager", fullgraph=True)
+    for n in (4, 7, 2, 1):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(f(x), fn(x))
+    assert len(f.programs) == 1 and f.fallbacks == {}
+
+
 def test_a_scan_of_any_length_is_one_program() -> None:
     scan = pytest.importorskip("torch._higher_order_ops.associative_scan").associative_scan
 

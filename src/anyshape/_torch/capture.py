@@ -131,6 +131,7 @@ def patches(
             stack.enter_context(afterwards.patches())
         stack.enter_context(breaks.patches())
         stack.enter_context(steps.patches())
+        stack.enter_context(scans.patches())
         stack.enter_context(rule_calls.patches({**rules, **random_state.rules(), **scans.rules()}))
         stack.enter_context(rule_calls.patches(dict(oblivious_rules), when=rule_calls.concerns_oblivious))
         stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))

@@ -3,14 +3,21 @@
 Owns one rule: torch's generic `associative_scan` is a Python recursion that ends by the length, so a program of it
 serves a few lengths only (torch 2.11 to 2.15). Here each round of a loop in the graph combines every element with the
 one 1, 2, 4, ... places before it. The elements are combined in another order, which an associative function allows.
+
+And one repair: when Dynamo has traced a loop into a graph, what is known of the attributes of objects is another object
+than before, and the `__dict__` of an object that was looked at goes on with the old one (2.13): what is written there
+afterwards is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import torch
+import torch._dynamo.variables.dicts as dicts
 import torch.utils._pytree as pytree
 from torch._higher_order_ops.associative_scan import generic_associative_scan as _recursive
 from torch._higher_order_ops.while_loop import while_loop
@@ -41,6 +48,25 @@ def generic_associative_scan(operator: Any, leaves: Any, dim: int = 0, additiona
 def _dense(x: Any) -> Any:
     """What is carried from round to round has the same strides in each, those of a dim of one element too."""
     return torch.clone(x, memory_format=torch.contiguous_format)
+
+
+def _written_to(self: Any) -> Any:
+    return self._output_graph().side_effects
+
+
+def _remember_graph(self: Any, side_effects: Any) -> None:
+    self._output_graph = side_effects.output_graph_weakref
+
+
+@contextlib.contextmanager
+def patches() -> Iterator[None]:
+    """The attributes of an object are those that are known now."""
+    proxy = getattr(dicts, "SideEffectsProxyDict", None)
+    if proxy is None or hasattr(proxy, "side_effects"):  # it came after 2.11, and is right in 2.15
+        yield
+        return
+    with mock.patch.object(proxy, "side_effects", property(_written_to, _remember_graph), create=True):
+        yield
 
 
 def rules() -> dict[Any, Callable[..., Any]]:
