@@ -195,6 +195,21 @@ def test_what_follows_a_broadcast_of_born_sizes_is_captured() -> None:
     assert [p.calls for p in f.programs] == [6, 6]
 
 
+def _weighed(x: torch.Tensor, expert: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+    """Rows by expert, each part in its own way, put together again: as many as there were, which `split` insists on."""
+    order = expert.argsort(stable=True)
+    parts = x[order].split((expert[:, None] == torch.arange(3)).sum(0).tolist())
+    return torch.cat([part * (i + 1) for i, part in enumerate(parts)]) * gate[order][:, None]
+
+
+def test_parts_that_add_up_to_a_known_size_are_no_break() -> None:
+    f = anyshape.compile(_weighed, backend="aot_eager", fullgraph=True)
+    for n in (8, 5, 2, 1, 0):
+        given = torch.randn(n, 4), torch.arange(n) % 3, torch.rand(n)
+        torch.testing.assert_close(f(*given), _weighed(*given))
+    assert f.fallbacks == {} and len(f.programs) == 1
+
+
 def test_the_rest_of_a_function_that_runs_eagerly_is_counted() -> None:
     f = anyshape.compile(torch.sin, backend="aot_eager")
     f(torch.ones(3))

@@ -197,7 +197,8 @@ class FreeShapeEnv(ShapeEnv):
 
     def guard_or_defer_runtime_assert(self, orig_expr: Any, msg: str, fx_node: Any = None) -> bool:
         if not self.recording.owns(orig_expr):
-            if isinstance(orig_expr, sympy.Eq) and self.recording.node is not None and _broadcasts():
+            told = self._maybe_evaluate_static(orig_expr) is not None  # an assertion made before may have said it
+            if not told and isinstance(orig_expr, sympy.Eq) and self.recording.node is not None and _broadcasts():
                 raise _ends_the_graph()  # a size born from data may be 1 as well, and is stretched then
             return super().guard_or_defer_runtime_assert(orig_expr, msg, fx_node)
         known = self.settled(orig_expr)
