@@ -110,6 +110,12 @@ def checked(x: torch.Tensor) -> torch.Tensor:
     return x.narrow(0, 0, count) + 1
 
 
+def bounded(x: torch.Tensor) -> torch.Tensor:
+    """Calls that read a number from a tensor and give none back."""
+    most = (x > 1).sum()
+    return torch.clamp(x + most, 0, most * 2 - 1) + torch.full_like(x, most)
+
+
 def early_exit(x: torch.Tensor) -> torch.Tensor:
     """Whether to go on is decided in the graph."""
     return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x.float(),))
@@ -117,7 +123,7 @@ def early_exit(x: torch.Tensor) -> torch.Tensor:
 
 PROGRAMS: list[Callable[..., Any]] = [
     nonzero, item, tolist, mask, mask_of_rows, write_by_mask, unique, repeat, split, cut, ragged, select, routing,
-    routing_by_order, checked, early_exit,
+    routing_by_order, checked, bounded, early_exit,
 ]  # fmt: skip
 
 

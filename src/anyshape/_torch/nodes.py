@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import torch._dynamo.utils as dynamo_utils
 from torch._guards import TracingContext
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from anyshape import verify
 from anyshape._torch import concrete
@@ -31,6 +32,17 @@ _OPS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "ops")
 _OWN = (_OPS, _HERE)
 # Files that only hand a question on.
 _PASSING_ON = ("symbolic_shapes.py", "sym_node.py", "torch/__init__.py")
+
+
+def _leave_what_is_read_inside(env: FreeShapeEnv, result: Any) -> None:
+    """A call that reads a number from a tensor and only computes with it (`x.clamp(0, t)`) gives no such number back.
+
+    torch takes that for a mistake of the call's (`PendingUnbackedSymbolNotFound`, 2.11 to 2.15).
+    """
+    if env.pending_fresh_unbacked_symbols:
+        shown = {s for x in concrete.leaves(result) for s in free_unbacked_symbols(x)}
+        lost = [s for s in env.pending_fresh_unbacked_symbols if s not in shown]
+        env.ignorable_fresh_unbacked_symbols.extend(lost)
 
 
 def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> Any:
@@ -66,6 +78,7 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
                 raise
             recording.oblivious.strict = True  # a view that these strides allow, and most do not
             result = _general(env, record, run)
+        _leave_what_is_read_inside(env, result)
         if recording.oblivious.choices:
             recording.oblivious.settle_choices(shows=_choices_show(env, record, result, run))
         record.loosened |= recording.oblivious.loosened and not recording.oblivious.strict
