@@ -628,6 +628,29 @@ def test_what_differs_in_more_than_sizes_keeps_its_program() -> None:
     assert len(f.programs) == 2
 
 
+# -- loops in steps ------------------------------------------------------------------------------------------------
+
+
+def test_a_loop_in_steps_is_a_program_for_each_number_of_rounds() -> None:
+    def fn(x: Tensor) -> Tensor:
+        ends = [(start, min(x.shape[0], start + 4)) for start in range(0, x.shape[0], 4)]
+        return torch.cat([x[start:end].softmax(0) for start, end in ends])
+
+    check(fn, [(torch.randn(n, 2),) for n in (6, 7, 5, 8)], programs=1)
+    check(fn, [(torch.randn(n, 2),) for n in (6, 3, 1, 2, 9, 4, 12)], programs=3)
+
+
+def test_a_loop_in_steps_downwards() -> None:
+    def fn(x: Tensor) -> Tensor:
+        y = x.sum()
+        for i in range(10, x.shape[0], -3):
+            y = y * 2 + i
+        return y
+
+    check(fn, [(torch.randn(n, 2),) for n in (4, 5, 6)], programs=1)
+    check(fn, [(torch.randn(n, 2),) for n in (12, 10, 9, 7, 1, 0)], programs=4)
+
+
 # -- vmap and scans ----------------------------------------------------------------------------------------------
 
 

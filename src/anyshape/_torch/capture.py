@@ -48,6 +48,7 @@ from anyshape._torch import (
     nodes,
     out_calls,
     random_state,
+    ranges,
     scans,
     slices,
     steps,
@@ -132,6 +133,7 @@ def patches(
         stack.enter_context(breaks.patches())
         stack.enter_context(steps.patches())
         stack.enter_context(scans.patches())
+        stack.enter_context(ranges.patches())
         stack.enter_context(rule_calls.patches({**rules, **random_state.rules(), **scans.rules()}))
         stack.enter_context(rule_calls.patches(dict(oblivious_rules), when=rule_calls.concerns_oblivious))
         stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))
