@@ -1,6 +1,6 @@
 """Time of a call on a seen key, with next to nothing to compute: anyshape beside stock static code, in one run.
 
-usage: call.py [--json FILE]
+usage: call.py [--json FILE] [--plot FILE.html]
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import plots
 import torch
 from torch import nn
 
@@ -59,6 +60,7 @@ def microseconds(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json")
+    parser.add_argument("--plot")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     rows = []
@@ -83,6 +85,9 @@ def main() -> None:
     if options.json:
         with open(options.json, "w") as file:
             json.dump({"torch": torch.__version__, "rows": rows}, file, indent=1)
+    if options.plot:
+        ratios = {w: {r["case"]: r[w] / r["static"] for r in rows} for w in ("dynamic", "anyshape", "frozen")}
+        plots.bars(options.plot, ratios, "time of a call, of stock static's")
 
 
 if __name__ == "__main__":

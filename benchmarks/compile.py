@@ -4,7 +4,7 @@ Six models of the zoo with Inductor, each way in a process of its own with a cac
 the first call's wall time, `cpu` the CPU time of it with the compilers that were started for it, for machines that
 others use too. The share of verification is what admitting new sizes took, of the first call, over four more sizes.
 
-usage: compile.py [--models NAME,...] [--rounds 2] [--json FILE]
+usage: compile.py [--models NAME,...] [--rounds 2] [--json FILE] [--plot FILE.html]
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ import tempfile
 import time
 from collections.abc import Sequence
 from typing import Any
+
+from benchmarks import plots
 
 MODELS = ("llama", "gpt2", "bert", "t5", "vit", "resnet")
 STATES = ("cold", "warm")
@@ -118,6 +120,7 @@ def main() -> None:
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--plot")
     parser.add_argument("--child", nargs=2, metavar=("NAME", "WAY"))
     given = parser.parse_args()
     if given.child:
@@ -126,6 +129,9 @@ def main() -> None:
     print(report(rows))
     if given.json:
         given.json.write_text(json.dumps(rows, indent=1) + "\n")
+    if given.plot:
+        series = {s: {r["model"]: r[f"{s} seconds"] for r in rows} for s in STATES}
+        plots.bars(given.plot, series, "seconds of the first call, of stock dynamic=True")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Cost of a call and memory against what is known already: sizes seen, and programs.
 
-usage: growth.py [--keys 10,1000,100000] [--programs 1,8,64] [--json FILE]
+usage: growth.py [--keys 10,1000,100000] [--programs 1,8,64] [--json FILE] [--plot FILE.html]
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import plots
 import torch
 
 import anyshape
@@ -81,6 +82,7 @@ def main() -> None:
     parser.add_argument("--keys", default="10,100,1000,10000,100000")
     parser.add_argument("--programs", default="1,2,8,32,64")
     parser.add_argument("--json")
+    parser.add_argument("--plot")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     numbers = lambda text: [int(n) for n in text.split(",")]
@@ -92,6 +94,9 @@ def main() -> None:
     if options.json:
         with open(options.json, "w") as file:
             json.dump({"torch": torch.__version__, **report}, file, indent=1)
+    if options.plot:
+        series = {name: ([r[name] for r in rows], [r["microseconds"] for r in rows]) for name, rows in report.items()}
+        plots.lines(options.plot, series, "microseconds a call", x="how many are known", log="x")
 
 
 if __name__ == "__main__":

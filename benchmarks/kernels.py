@@ -3,7 +3,7 @@
 For each kernel and size: milliseconds of stock static code, as ratios to it the variant and the general program of
 anyshape, stock `dynamic=True` and stock `mark_unbacked`. Ends with geometric means.
 
-usage: kernels.py [--device cuda] [--only softmax,cumsum] [--sizes 4] [--json FILE]
+usage: kernels.py [--device cuda] [--only softmax,cumsum] [--sizes 4] [--json FILE] [--plot FILE.html]
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import plots
 import torch
 import torch._dynamo
 import torch.nn.functional as F
@@ -168,6 +169,7 @@ def main() -> None:
     parser.add_argument("--only")
     parser.add_argument("--sizes", type=int, default=8)
     parser.add_argument("--json")
+    parser.add_argument("--plot")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch._dynamo.config.recompile_limit = 64
@@ -197,6 +199,11 @@ def main() -> None:
         report = {"torch": torch.__version__, "device": options.device, "rows": rows, "summary": summary}
         with open(options.json, "w") as file:
             json.dump(report, file, indent=1)
+    if options.plot:
+        names = dict.fromkeys(r["kernel"] for r in rows)
+        of = lambda way, kernel: [r[way] / r["static"] for r in rows if r["kernel"] == kernel and r[way]]
+        ways = ("variant", "general", "dynamic", "unbacked")
+        plots.bars(options.plot, {w: {k: mean(of(w, k)) for k in names} for w in ways}, "time, of stock static's")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ usage: trace.py [--device cuda] [--calls 2000] [--distinct 40] [--seed 0] [--mod
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -21,6 +22,8 @@ import sys
 import tempfile
 import time
 from typing import Any
+
+import plots
 
 MODES = ("static", "auto", "dynamic", "unbacked", "anyshape never", "anyshape")
 LIMITS = {"cuda": (64, 2048), "cpu": (8, 128)}
@@ -134,18 +137,11 @@ def summary(rows: list[dict[str, Any]], sizes: list[tuple[int, int]]) -> None:
 
 
 def plot(rows: list[dict[str, Any]], path: str) -> None:
-    import plotly.graph_objects as go
-
-    figure = go.Figure()
+    series = {}
     for row in rows:
         if "took" in row:
-            passed, at = 0.0, []
-            for seconds in row["took"]:
-                passed += seconds
-                at.append(passed)
-            figure.add_scatter(x=list(range(1, len(at) + 1)), y=at, name=row["mode"])
-    figure.update_layout(xaxis_title="calls", yaxis_title="seconds since the start", yaxis_type="log")
-    figure.write_html(path, include_plotlyjs="directory")
+            series[row["mode"]] = range(1, len(row["took"]) + 1), list(itertools.accumulate(row["took"]))
+    plots.lines(path, series, "seconds since the start", x="calls", log="y")
 
 
 def main() -> None:
