@@ -30,4 +30,5 @@ def lines(
 def _figure(title: str) -> Any:
     import plotly.graph_objects as go
 
-    return go.Figure(layout={"yaxis_title": title, "template": "plotly_white", "legend": {"orientation": "h"}})
+    above = {"orientation": "h", "y": 1.12}
+    return go.Figure(layout={"yaxis_title": title, "template": "plotly_white", "legend": above, "margin": {"t": 40}})
