@@ -288,7 +288,7 @@ class Recording:
             self._assume(expr, truth)
             return truth
         if not boolean:
-            self._assume(sympy.Eq(expr, truth), sympy.true)
+            self._assume(sympy.Eq(expr, truth), sympy.true, baked=True)
         elif expr in self.node.scalars or self._is_about_numbers(expr):
             self._assume(expr, truth)
         else:
@@ -437,10 +437,11 @@ class Recording:
             if symbol in self.symbols and self.hints[symbol] != self.actuals[symbol]:
                 self.blamed |= {self.symbols[symbol].text, self.declared.names.get(symbol, "")}
 
-    def _assume(self, expr: sympy.Basic, outcome: sympy.Basic) -> None:
+    def _assume(self, expr: sympy.Basic, outcome: sympy.Basic, *, baked: bool = False) -> None:
         note = self._note(expr, bool(outcome))
         self.predicates.setdefault(note.fact, note)
-        if self.substituted and self.node is None and self.phase == "trace" and not note.holds(self.actuals):
+        alone = self.substituted and self.phase == "trace" and (self.node is None or baked)
+        if alone and not note.holds(self.actuals):
             self.blame(expr)
             raise self.retrace  # the rest of this capture would be for nothing
         assert self.env is not None
