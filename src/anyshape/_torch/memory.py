@@ -39,11 +39,14 @@ def mark_visible_sharing(graph: Any, recording: Recording) -> None:
     written = _storages(value(a) for n in nodes if _writes(n) for a in n.all_input_nodes)
     inputs = _storages(value(n) for n in nodes if n.op == "placeholder")
     given_back = _storages(value(a) for n in nodes if n.op == "output" for a in n.all_input_nodes)
+    guarded = [value(n) for n in nodes if n.op == "placeholder"] if torch.is_grad_enabled() else []
+    leaves = _storages(v for v in guarded if isinstance(v, torch.Tensor) and v.requires_grad)
     for record in recording.nodes:
         arguments, results = _record_storages(record.args, record.kwargs), _record_storages(record.result)
         reaches_out = bool((arguments | results) & given_back)
         record.sharing_shows = reaches_out and bool(arguments & (inputs | given_back))
         record.sharing_shows |= bool((arguments | results) & written)
+        record.leaf_written = bool(results & written and arguments & leaves)
 
 
 def written_inputs(graph: Any) -> tuple[list[Any], list[Any]] | None:
