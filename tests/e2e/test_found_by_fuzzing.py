@@ -97,3 +97,9 @@ def test_a_written_view_lies_where_eagers_does_when_a_later_input_has_an_offset(
         return seen
 
     agrees(fn, (torch.arange(8).reshape(2, 4),), (torch.arange(4).reshape(4, 1)[2:],), (torch.arange(21.0)[7:],))
+
+
+def test_gradients_of_views_of_an_expanded_leaf_are_eagers() -> None:
+    fn = lambda x: (x[: x.shape[0] // 2], x.unbind(1)[0])
+    leaf = lambda n: torch.ones(1, 2).expand(n, 2).detach().requires_grad_()
+    agrees(fn, (leaf(4),), (leaf(2),), (leaf(7),), backward=True)

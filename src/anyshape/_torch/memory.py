@@ -35,8 +35,8 @@ def mark_visible_sharing(graph: Any, recording: Recording) -> None:
     """Sharing between intermediates that are not written to and not given back is nobody's business."""
     value = lambda n: n.meta.get("example_value")
     nodes = list(graph.graph.nodes)
-    recording.writes = any(_writes(n) for n in nodes)
-    written = _storages(value(a) for n in nodes if _writes(n) for a in n.all_input_nodes)
+    recording.writes = any(writes(n) for n in nodes)
+    written = _storages(value(a) for n in nodes if writes(n) for a in n.all_input_nodes)
     inputs = _storages(value(n) for n in nodes if n.op == "placeholder")
     given_back = _storages(value(a) for n in nodes if n.op == "output" for a in n.all_input_nodes)
     guarded = [value(n) for n in nodes if n.op == "placeholder"] if torch.is_grad_enabled() else []
@@ -70,7 +70,8 @@ def share_memory(written: Sequence[torch.Tensor], read: Sequence[torch.Tensor]) 
     return len(places) < len(written) or not places.isdisjoint(map(_storage_address, read))
 
 
-def _writes(node: Any) -> bool:
+def writes(node: Any) -> bool:
+    """Whether a node of a graph writes to what it is given."""
     if node.op == "call_method":
         return node.target.endswith("_") and not node.target.endswith("__")
     if node.op != "call_function":
