@@ -76,6 +76,7 @@ def transposed_norm() -> Case:
 CASES: dict[Any, Case] = {
     F.scaled_dot_product_attention: attention(),
     F.batch_norm: transposed_norm(),
+    F.one_hot: over_sizes(lambda x: F.one_hot(x.t(), 5), lambda n: torch.arange(3 * n).reshape(n, 3) % 5),
     F.max_pool1d: pooling(F.max_pool1d),
     torch.max_pool1d: pooling(torch.max_pool1d),
     torch.equal: over_sizes(lambda x, y: torch.equal(x, y), lambda n: (torch.ones(n), torch.ones(n) * (n % 3))),
@@ -138,6 +139,7 @@ def test_a_rule_without_which_the_process_dies(rule: Any) -> None:
 
 OPERATORS = (
     *("nn.functional.scaled_dot_product_attention", "nn.functional.batch_norm", "nn.functional.max_pool1d"),
+    "nn.functional.one_hot",
     *("equal", "allclose", "gradient", "kron", "take_along_dim", "max", "min", "squeeze"),
     *(f"fft.{rule.__name__.removeprefix('fft_')}" for rule in FOURIER),
 )

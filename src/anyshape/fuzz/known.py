@@ -18,6 +18,7 @@ class Known:
 
     name: str
     applies: Callable[[Case], bool]
+    says: str = ""  # words in what static compilation does wrong
 
 
 def _writes_a_double_scalar(case: Case) -> bool:
@@ -28,6 +29,10 @@ def _writes_a_double_scalar(case: Case) -> bool:
 def _interpolates_nothing(case: Case) -> bool:
     empty = any(n == 0 for call in case.calls for _, n in call.sizes)
     return empty and any(s.op.startswith("interpolate") for s in case.steps)
+
+
+def _multiplies_mixed_dtypes(case: Case) -> bool:
+    return len({i.dtype for i in case.inputs}) > 1 and any(s.op == "try_mm" for s in case.steps)
 
 
 # Operations that look at nothing but the shape of what they are given.
@@ -47,6 +52,7 @@ KNOWN: tuple[Known, ...] = (
     Known("lost-scalar-write", _writes_a_double_scalar),
     Known("interpolates-nothing", _interpolates_nothing),
     Known("unread-errors", _computes_what_nobody_reads),
+    Known("mixed-products", _multiplies_mixed_dtypes, says="have the same dtype"),
 )
 
 
@@ -54,4 +60,4 @@ def name(case: Case, static: str | None) -> str | None:
     """The name of the fault that a case shows; `static` is what static compilation does wrong with it."""
     if static is None:
         return None
-    return next((known.name for known in KNOWN if known.applies(case)), None)
+    return next((known.name for known in KNOWN if known.says in static and known.applies(case)), None)

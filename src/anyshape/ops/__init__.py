@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anyshape.ops import attention, comparison, fourier, indexing, normalising, pooling, reduction, squeezing
+from anyshape.ops import attention, comparison, fourier, indexing, layouts, pooling, reduction, squeezing
 
 RULES: dict[Any, Callable[..., Any]] = {
     **attention.RULES,
     **comparison.RULES,
     **fourier.RULES,
     **indexing.RULES,
-    **normalising.RULES,
+    **layouts.RULES,
     **pooling.RULES,
     **reduction.RULES,
 }
