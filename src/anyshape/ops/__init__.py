@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anyshape.ops import attention, comparison, fourier, indexing, layouts, pooling, reduction, squeezing
+from anyshape.ops import attention, comparison, fourier, indexing, layouts, lengths, pooling, reduction, squeezing
 
 RULES: dict[Any, Callable[..., Any]] = {
     **attention.RULES,
@@ -17,6 +17,7 @@ RULES: dict[Any, Callable[..., Any]] = {
     **fourier.RULES,
     **indexing.RULES,
     **layouts.RULES,
+    **lengths.RULES,
     **pooling.RULES,
     **reduction.RULES,
 }
