@@ -11,6 +11,9 @@ from typing import Any
 
 import sympy
 
+# Calls that give the same values whichever way they take, a copy or a view.
+COPY_OR_VIEW = ("reshape", "reshape_as", "flatten", "ravel", "contiguous", "unflatten")
+
 
 @dataclasses.dataclass(frozen=True)
 class SymbolRecord:

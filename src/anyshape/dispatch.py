@@ -171,7 +171,7 @@ class Admission:
             parts.append(f"*a[{n}].shape, *a[{n}].stride()")
             for i, size in enumerate(record.sizes):
                 self._place(size, index + i)
-                # What a view is a view of may be another input: it goes by that one's symbols, and was asked by its own.
+                # The base of a view may be another input: it goes by that one's symbols, and was asked by its own.
                 own = by_text.get(f"{describe_source(record.source)}.shape[{i}]")
                 if own is not None:
                     self._place(own, index + i)
