@@ -103,3 +103,11 @@ def test_gradients_of_views_of_an_expanded_leaf_are_eagers() -> None:
     fn = lambda x: (x[: x.shape[0] // 2], x.unbind(1)[0])
     leaf = lambda n: torch.ones(1, 2).expand(n, 2).detach().requires_grad_()
     agrees(fn, (leaf(4),), (leaf(2),), (leaf(7),), backward=True)
+
+
+def test_a_copy_that_is_a_view_for_a_batch_of_one_lies_as_eagers() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        batch, length, heads, width = x.shape
+        return x.transpose(1, 2).reshape(batch * heads, length, width) + 1
+
+    agrees(fn, *((torch.randn(b, 5, 2, 4),) for b in (2, 1, 3)))

@@ -280,7 +280,7 @@ class FreeShapeEnv(ShapeEnv):
         if guard:
             self.guards.append(ShapeGuard(fact, self._get_sloc(), size_oblivious=False))
         self.axioms.update(dict(self.get_implications(self.simplify(fact))))
-        self._update_version_counter()
+        self._changed()
 
     def _narrow(self, symbol: sympy.Symbol, fact: sympy.Basic) -> None:
         """`n <= 1` and `n != 0` make 1 of it: torch itself narrows no range for a `!=` (symbolic_shapes.py)."""
@@ -326,9 +326,16 @@ class FreeShapeEnv(ShapeEnv):
             if not kept:
                 for name, value in saved.items():
                     setattr(self, name, value)
-                self._update_version_counter()
+                self._changed()
                 self._replacements_changed()
                 self.fake_tensor_cache.clear()
+                # torch remembers which facts it has learnt, and would not learn one again that was forgotten.
+                getattr(ShapeEnv._maybe_guard_rel, "cache_clear", lambda: None)()
+
+    def _changed(self) -> None:
+        """What is known has changed; torch takes it for the same when no size is replaced by another (`_get_key`)."""
+        self._update_version_counter()
+        self._version_counter += 1
 
     def _replacements_changed(self) -> None:
         """What a SymNode remembers of its expression is not up to date (torch 2.13 on)."""
