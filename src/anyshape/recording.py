@@ -70,6 +70,7 @@ class Recording:
         self.oblivious = Oblivious(self, locate=locate, user_line=user_line, graph_break=graph_break)
         self.facts: dict[sympy.Basic, Answer] = {}  # declared ones: no predicates, yet not true of every tensor
         self.loose_strides: set[sympy.Basic] = set()  # of inputs whose layout may be any
+        self.asserted: set[sympy.Basic] = set()  # conditions on sizes born from data, of the user's `assert`
         self.uncertain: set[int] = set()  # memory of copies that may be views, by sizes born from data
         self.writes = False  # the graph writes to memory that it shares
         self.top = top  # nothing of the call has run before, and its arguments are those that the door let in

@@ -143,7 +143,7 @@ class Workshop:
             recording=records.state(recording),
             inputs=admission.inputs,
             restore=made.restore,
-            out_of_bounds=made.out_of_bounds,
+            raises=made.raises,
             numbers=made.numbers,
             known={key: True for key, admitted in admission.known.items() if admitted},
             apart=recording.writes or bool(recording.apart) or bool(recording.out_calls),

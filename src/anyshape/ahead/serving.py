@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from anyshape import assertions
-from anyshape._torch import bundles, forms, frames, python_code, raised, records
+from anyshape._torch import bundles, forms, frames, python_code, records
 from anyshape.ahead.stored import Stored
 from anyshape.dispatch import Admission
 from anyshape.errors import NewBehaviourError
@@ -82,8 +82,8 @@ class Loaded:
         stored = self.stored
         general = _AtFirstCall(stored.general)
         compiled = self._with_variants(general) if stored.variants else general
-        if stored.out_of_bounds:
-            compiled = raised.as_index_error(compiled)
+        if stored.raises is not None:
+            compiled = stored.raises(compiled)
         if stored.restore is not None:
             compiled = stored.restore(compiled)
         inner = compiled

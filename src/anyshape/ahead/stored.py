@@ -16,6 +16,7 @@ from anyshape._torch.aliases import Restorer
 from anyshape._torch.bundles import Bundle
 from anyshape._torch.forms import Form
 from anyshape._torch.frames import Frame
+from anyshape._torch.raised import Raises
 from anyshape.answers import InputRecord
 from anyshape.programs import Program
 
@@ -40,7 +41,7 @@ class Stored:
     recording: Mapping[str, Any]
     inputs: tuple[InputRecord, ...]
     restore: Restorer | None
-    out_of_bounds: bool
+    raises: Raises | None
     numbers: tuple[Any, ...]
     known: Mapping[tuple[int, ...], bool]  # keys that were verified when it was made
     apart: bool  # no two arguments may share memory: it writes
