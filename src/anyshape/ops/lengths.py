@@ -29,4 +29,32 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: Any = 0) -> Any:
     return tuple(input.narrow(dim, starts[i], starts[i + 1] - starts[i]) for i in range(count))
 
 
-RULES: dict[Any, Callable[..., Any]] = {torch.linspace: linspace, torch.tensor_split: tensor_split}
+_EXACT = (torch.float32, torch.float64, torch.int64)  # dtypes that products are made in as they are
+
+
+def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
+    if x.dim() != 1 or x.dtype not in _EXACT or x.requires_grad:  # the gradient of `cumprod` is for one size anyway
+        return torch.vander(x, N, increasing)
+    powers = _powers(x, x.shape[0] if N is None else N)
+    return powers if increasing else powers.flip(1)
+
+
+def linalg_vander(x: Any, *, N: Any = None) -> Any:
+    if x.dim() == 0 or x.dtype not in _EXACT or x.requires_grad:
+        return torch.linalg.vander(x, N=N)
+    length = x.shape[-1] if N is None else N
+    torch._check(length > 1)
+    return _powers(x, length)
+
+
+def _powers(x: Any, count: Any) -> Any:
+    first = torch.arange(count, device=x.device) == 0
+    return torch.where(first, torch.ones_like(x).unsqueeze(-1), x.unsqueeze(-1)).cumprod(-1)
+
+
+RULES: dict[Any, Callable[..., Any]] = {
+    torch.linalg.vander: linalg_vander,
+    torch.linspace: linspace,
+    torch.tensor_split: tensor_split,
+    torch.vander: vander,
+}
