@@ -48,6 +48,7 @@ from anyshape._torch import (
     nodes,
     out_calls,
     random_state,
+    reshapes,
     scans,
     slices,
     steps,
@@ -130,6 +131,7 @@ def patches(
         if not exporting:
             stack.enter_context(afterwards.patches())
         stack.enter_context(breaks.patches())
+        stack.enter_context(reshapes.patches())
         stack.enter_context(steps.patches())
         stack.enter_context(rule_calls.patches({**rules, **random_state.rules(), **scans.rules()}))
         stack.enter_context(rule_calls.patches(dict(oblivious_rules), when=rule_calls.concerns_oblivious))
