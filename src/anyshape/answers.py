@@ -11,6 +11,9 @@ from typing import Any
 
 import sympy
 
+# Calls that give the same values whichever way they take, a copy or a view.
+COPY_OR_VIEW = ("reshape", "reshape_as", "flatten", "ravel", "contiguous", "unflatten")
+
 
 @dataclasses.dataclass(frozen=True)
 class SymbolRecord:
@@ -77,6 +80,7 @@ class NodeRecord:
     choices: set[sympy.Basic] = dataclasses.field(default_factory=set)  # decisions between ways, beyond 0 and 1
     log: Any = None  # the aten calls it came down to
     sharing_shows: bool = True  # whether anyone can see which memory its results share
+    leaf_written: bool = False  # its result is written to, and may be a view of an input that autograd guards
     loosened: bool = False  # told of strides what holds for most of them
     strides_show: bool = True  # not where the layout of inputs is declared to be any
     contradictory: bool = False  # a question got its general answer once, and the true one another time

@@ -161,6 +161,7 @@ class Admission:
             used |= expr.free_symbols
         parts, index, layout = [], 0, []
         offsets = {r.text: s for s, r in recording.symbols.items() if r.kind == "offset" and s in used}
+        by_text = {r.text: s for s, r in recording.symbols.items() if r.kind == "size" and s in used}
         for n, record in enumerate(self.inputs):
             if record.kind == "number":
                 parts.append(f"a[{n}]")
@@ -171,6 +172,10 @@ class Admission:
             parts.append(f"*a[{n}].shape, *a[{n}].stride()")
             for i, size in enumerate(record.sizes):
                 self._place(size, index + i)
+                # The base of a view may be another input: it goes by that one's symbols, and was asked by its own.
+                own = by_text.get(f"{describe_source(record.source)}.shape[{i}]")
+                if own is not None:
+                    self._place(own, index + i)
             for i, stride in enumerate(record.strides):
                 if stride.is_Symbol and recording.symbols[stride].kind == "stride":
                     self._place(stride, index + dims + i)

@@ -71,7 +71,7 @@ class Made:
     general: Callable[..., Any]
     master: specialise.Master | None  # what variants are made from
     restore: aliases.Restorer | None
-    out_of_bounds: bool
+    raises: raised.Raises | None
     numbers: tuple[Any, ...]  # what assertions are checked on
 
 
@@ -345,12 +345,12 @@ class Engine:
         recording.phase = "aot"
         restore = aliases.restorer(graph)
         numbers = capture.graph_numbers(graph) if recording.oblivious.symbols else []
-        out_of_bounds = raised.out_of_bounds(graph)
+        raises = raised.by(graph, recording)
         master = specialise.Master.of(graph) if self._has_variants(recording) else None
         text = capture.graph_text(graph) if self._saves else ""
         compiled = self._compile_for_layouts(program, graph, inputs)
         if self._saves:
-            program.made = Made(text, compiled, master, restore, out_of_bounds is not None, tuple(numbers))
+            program.made = Made(text, compiled, master, restore, raises, tuple(numbers))
         compiled = light_code.without_wrapper(compiled)
         program.compile_seconds = time.perf_counter() - began
         if master is not None:
@@ -370,8 +370,8 @@ class Engine:
 
         if self._saves:
             return make_only
-        if out_of_bounds is not None:
-            compiled = out_of_bounds(compiled)
+        if raises is not None:
+            compiled = raises(compiled)
         if restore is not None:
             compiled = restore(compiled)
         return light_code.apart_from_dynamo(run)

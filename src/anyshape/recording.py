@@ -70,6 +70,8 @@ class Recording:
         self.oblivious = Oblivious(self, locate=locate, user_line=user_line, graph_break=graph_break)
         self.facts: dict[sympy.Basic, Answer] = {}  # declared ones: no predicates, yet not true of every tensor
         self.loose_strides: set[sympy.Basic] = set()  # of inputs whose layout may be any
+        self.asserted: set[sympy.Basic] = set()  # conditions on sizes born from data, of the user's `assert`
+        self.uncertain: set[int] = set()  # memory of copies that may be views, by sizes born from data
         self.writes = False  # the graph writes to memory that it shares
         self.top = top  # nothing of the call has run before, and its arguments are those that the door let in
         self.let_in: set[str] = set()  # sources of inputs that the door has checked
@@ -288,7 +290,7 @@ class Recording:
             self._assume(expr, truth)
             return truth
         if not boolean:
-            self._assume(sympy.Eq(expr, truth), sympy.true)
+            self._assume(sympy.Eq(expr, truth), sympy.true, baked=True)
         elif expr in self.node.scalars or self._is_about_numbers(expr):
             self._assume(expr, truth)
         else:
@@ -437,10 +439,11 @@ class Recording:
             if symbol in self.symbols and self.hints[symbol] != self.actuals[symbol]:
                 self.blamed |= {self.symbols[symbol].text, self.declared.names.get(symbol, "")}
 
-    def _assume(self, expr: sympy.Basic, outcome: sympy.Basic) -> None:
+    def _assume(self, expr: sympy.Basic, outcome: sympy.Basic, *, baked: bool = False) -> None:
         note = self._note(expr, bool(outcome))
         self.predicates.setdefault(note.fact, note)
-        if self.substituted and self.node is None and self.phase == "trace" and not note.holds(self.actuals):
+        alone = self.substituted and self.phase == "trace" and (self.node is None or baked)
+        if alone and not note.holds(self.actuals):
             self.blame(expr)
             raise self.retrace  # the rest of this capture would be for nothing
         assert self.env is not None

@@ -325,7 +325,8 @@ def _sharing(outcome: Outcome) -> list[int | None]:
 
 
 def _addresses(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.layout is torch.strided and value.untyped_storage().nbytes() > 0
+    """Whether a tensor has memory that anyone could read or write: an empty view of something has none."""
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel() > 0
 
 
 def _ended(outcome: Outcome) -> str:

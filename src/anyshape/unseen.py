@@ -14,18 +14,15 @@ import sympy
 
 from anyshape import verify
 from anyshape._torch import concrete
-from anyshape.answers import NodeRecord, Ref
+from anyshape.answers import COPY_OR_VIEW, NodeRecord, Ref
 from anyshape.recording import Recording
-
-# Calls that give the same values whichever way they take.
-_COPY_OR_VIEW = ("reshape", "reshape_as", "flatten", "ravel", "contiguous", "unflatten")
 
 
 def may_be(recording: Recording, node: NodeRecord, difference: verify.Difference, *, strict: bool) -> bool:
     """Whether a node that differs could be one of those whose strides nobody sees."""
     if not difference.only_strides or node.sharing_shows or recording.reads_strides:
         return False
-    if strict and getattr(node.call, "__name__", node.call) not in _COPY_OR_VIEW:
+    if strict and getattr(node.call, "__name__", node.call) not in COPY_OR_VIEW:
         return False
     return isinstance(node.step, int) and node.step < len(recording.steps)
 

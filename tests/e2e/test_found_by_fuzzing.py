@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable
 from typing import Any
 
@@ -97,3 +98,45 @@ def test_a_written_view_lies_where_eagers_does_when_a_later_input_has_an_offset(
         return seen
 
     agrees(fn, (torch.arange(8).reshape(2, 4),), (torch.arange(4).reshape(4, 1)[2:],), (torch.arange(21.0)[7:],))
+
+
+def test_gradients_of_views_of_an_expanded_leaf_are_eagers() -> None:
+    fn = lambda x: (x[: x.shape[0] // 2], x.unbind(1)[0])
+    leaf = lambda n: torch.ones(1, 2).expand(n, 2).detach().requires_grad_()
+    agrees(fn, (leaf(4),), (leaf(2),), (leaf(7),), backward=True)
+
+
+def test_a_copy_that_is_a_view_for_a_batch_of_one_lies_as_eagers() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        batch, length, heads, width = x.shape
+        return x.transpose(1, 2).reshape(batch * heads, length, width) + 1
+
+    agrees(fn, *((torch.randn(b, 5, 2, 4),) for b in (2, 1, 3)))
+
+
+def of_text(text: str) -> Callable[..., Any]:
+    """A function whose `assert` is Python's own: pytest rewrites those of this file."""
+    name = f"<{text}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    scope: dict[str, Any] = {"torch": torch}
+    exec(compile(text, name, "exec"), scope)
+    return scope["fn"]  # type: ignore[no-any-return]
+
+
+ASSERTING = """def fn(x):
+    found = x.nonzero()
+    assert found.shape[0] != 2
+    return found
+"""
+ASSERTING_VALUES = """def fn(x):
+    assert (x > 0).all(), "not all of them"
+    return x + 1
+"""
+CHECKING = ASSERTING.replace("assert found.shape[0] != 2", "torch._check(found.shape[0] != 2)")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("text", [ASSERTING, ASSERTING_VALUES, CHECKING], ids=["sizes", "values", "check"])
+def test_an_assertion_about_what_is_computed_raises_what_eager_does(text: str, backend: str) -> None:
+    calls = [(torch.tensor(x),) for x in ([1.0, 2.0, 3.0], [0.0, 1.0, 1.0], [0.0])]
+    assert agrees(of_text(text), *calls, backend=backend).fallbacks == {}

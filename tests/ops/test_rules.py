@@ -76,6 +76,7 @@ def transposed_norm() -> Case:
 CASES: dict[Any, Case] = {
     F.scaled_dot_product_attention: attention(),
     F.batch_norm: transposed_norm(),
+    F.one_hot: over_sizes(lambda x: F.one_hot(x.t(), 5), lambda n: torch.arange(3 * n).reshape(n, 3) % 5),
     F.max_pool1d: pooling(F.max_pool1d),
     torch.max_pool1d: pooling(torch.max_pool1d),
     torch.equal: over_sizes(lambda x, y: torch.equal(x, y), lambda n: (torch.ones(n), torch.ones(n) * (n % 3))),
@@ -87,6 +88,16 @@ CASES: dict[Any, Case] = {
     ),
     torch.max: over_sizes(lambda x: torch.max(x, 1), lambda n: torch.randn(4, n), "inductor"),
     torch.min: over_sizes(lambda x: torch.min(x), lambda n: torch.randn(4, n), "inductor"),
+    torch.block_diag: over_sizes(
+        lambda x, y: torch.block_diag(x, y, x), lambda n: (torch.randn(n).requires_grad_(), torch.randn(2, n))
+    ),
+    torch.masked_select: over_sizes(
+        lambda x: torch.masked_select(x, x > 0), lambda n: torch.linspace(-1, 1, n + 3).requires_grad_()
+    ),
+    torch.linspace: over_sizes(lambda x: torch.linspace(-1, 2, x.shape[0]), torch.zeros),
+    torch.tensor_split: over_sizes(lambda x: torch.tensor_split(x, 3)[:2], lambda n: torch.randn(n, 2)),
+    torch.linalg.vander: over_sizes(lambda x: torch.linalg.vander(x), lambda n: torch.randn(2, n)),
+    torch.vander: over_sizes(lambda x: (torch.vander(x), torch.vander(x, 3, True)), torch.randn),
     torch.fft.fftfreq: Case(lambda x: torch.fft.fftfreq(x.shape[0]), [(torch.zeros(n),) for n in (3, 7, 2, 1)]),
     torch.fft.rfftfreq: Case(lambda x: torch.fft.rfftfreq(x.shape[0]), [(torch.zeros(n),) for n in (3, 7, 2, 1)]),
 }
@@ -138,7 +149,9 @@ def test_a_rule_without_which_the_process_dies(rule: Any) -> None:
 
 OPERATORS = (
     *("nn.functional.scaled_dot_product_attention", "nn.functional.batch_norm", "nn.functional.max_pool1d"),
+    "nn.functional.one_hot",
     *("equal", "allclose", "gradient", "kron", "take_along_dim", "max", "min", "squeeze"),
+    *("block_diag", "masked_select", "linspace", "tensor_split", "vander", "linalg.vander"),
     *(f"fft.{rule.__name__.removeprefix('fft_')}" for rule in FOURIER),
 )
 

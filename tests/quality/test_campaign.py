@@ -20,7 +20,9 @@ def campaign(start: int, stop: int, target: Target) -> None:
     found = []
     for number, case in zip(range(start, stop), generate(SEED, start, stop), strict=True):
         verdict = judge(case, target)
-        if verdict.kind is not None and known.name(case, worker.static_difference(case, target)) is None:
+        if verdict.kind is None:
+            continue
+        if known.name(case, worker.static_difference(case, target, verdict.call)) is None:
             found.append(f"program {number}: {verdict.kind}, {verdict.text}\n{case.source}{case.calls}")
     assert not found, "\n".join(found)
 

@@ -209,6 +209,18 @@ def test_an_error_of_what_nobody_reads_is_torchs_own() -> None:
     assert known.name(dataclasses.replace(unread, results=("v0", "v1")), "eager raised") is None
 
 
+def test_a_known_fault_says_what_it_is() -> None:
+    mixed = Case(
+        inputs=(Input("x0", ("a",), "float32"), Input("x1", ("a", "a"), "int64")),
+        steps=(Step("try_mm", "v0", ("x1", "x0")),),
+        results=("v0",),
+        calls=(Call((("a", 2),), ("contiguous",) * 2),),
+    )
+    static = worker.static_difference(mixed, Target())
+    assert static is not None and known.name(mixed, static) == "mixed-products"
+    assert known.name(mixed, "values: not close") is None
+
+
 # -- other modes -----------------------------------------------------------------------------------------------
 
 

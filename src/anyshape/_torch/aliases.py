@@ -1,9 +1,11 @@
 """Outputs that are views of inputs.
 
-Owns one repair: AOTAutograd gives back an output that aliases a mutated input by `as_strided` with the strides of the
+Owns two repairs. AOTAutograd gives back an output that aliases a mutated input by `as_strided` with the strides of the
 functionalised copy, and from the beginning of the memory. With symbolic strides or a symbolic offset that is not where
 eager's view lies (wrong values on torch 2.11 to 2.15 with `dynamic=True` for `x.reshape(-1).add_(1)` on a strided `x`,
-and for `x[2:].flatten().mul_(2)`); with static ones it replays the view and is right.
+and for `x[2:].flatten().mul_(2)`); with static ones it replays the view and is right. And the gradient of `as_strided`
+is shared out among elements of an input that lie at one place (`torch.ones(1).expand(2)`), where that of a view is not:
+there the views are replayed here.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from typing import Any
 import sympy
 import torch
 
-from anyshape._torch import concrete, python_code
+from anyshape._torch import concrete, memory, python_code
+from anyshape.answers import Ref
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,10 +33,26 @@ class Repair:
 
 
 @dataclasses.dataclass(frozen=True)
+class Replay:
+    """An output as the calls that make it of the inputs: of each the call, its arguments and keywords."""
+
+    position: int
+    steps: tuple[tuple[Any, Any, Any], ...]
+
+    def __call__(self, args: Sequence[Any]) -> Any:
+        values = list(args)
+        for call, given, named in self.steps:
+            value = lambda x: values[x.index] if isinstance(x, Ref) else x
+            values.append(concrete.call(call, *concrete.map_leaves(value, (given, named))))
+        return values[-1]
+
+
+@dataclasses.dataclass(frozen=True)
 class Restorer:
-    """Wraps a compiled graph so that each aliasing output has eager's layout. It can be pickled."""
+    """Wraps a compiled graph so that each aliasing output has eager's layout and gradient. It can be pickled."""
 
     repairs: tuple[Repair, ...]
+    replays: tuple[Replay, ...] = ()
 
     def __call__(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         ready = [(r.position, r.source, r.dims, python_code.function(r.numbers, r.places)) for r in self.repairs]
@@ -47,6 +66,8 @@ class Restorer:
                 result = changed[position]
                 if isinstance(result, torch.Tensor) and _differs(result, stride, offset):
                     changed[position] = args[source].as_strided(size, stride, offset)
+            for replay in self.replays:
+                changed[replay.position] = replay(args)
             return type(results)(changed) if isinstance(results, (tuple, list)) else changed
 
         return lambda *args: restore(args, compiled(*args))
@@ -71,13 +92,17 @@ def restorer(graph: Any) -> Restorer | None:
         elif isinstance(fake, torch.SymInt) and fake.node._expr.is_Symbol:
             places.setdefault(fake.node._expr, f"v[{i}]")
     outputs = nodes[-1].args[0] if nodes and nodes[-1].op == "output" else ()
-    repairs = []
+    repairs, replays = [], []
     for position, node in enumerate(outputs if isinstance(outputs, (tuple, list)) else ()):
         fake = value(node)
         if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided or node in inputs:
             continue
         source = storages.get(_storage(fake))
         if source is None:
+            continue
+        replay = _replay(position, node, inputs, source) if fake.requires_grad else None
+        if replay is not None:
+            replays.append(replay)
             continue
         # What is not written is replayed; an input that is captured without an offset may come with one later.
         symbolic = any(isinstance(s, torch.SymInt) for s in (*fake.stride(), fake.storage_offset()))
@@ -88,7 +113,45 @@ def restorer(graph: Any) -> Restorer | None:
         numbers = [concrete.number_expr(n) for n in (*fake.shape, *fake.stride(), fake.storage_offset() - base)]
         if all(e.free_symbols <= places.keys() for e in numbers):
             repairs.append(Repair(position, source, fake.dim(), tuple(numbers), places))
-    return Restorer(tuple(repairs)) if repairs else None
+    return Restorer(tuple(repairs), tuple(replays)) if repairs or replays else None
+
+
+def _replay(position: int, output: Any, inputs: Sequence[Any], source: int) -> Replay | None:
+    """The views that make an output of an input whose elements may lie at one place; None if there is no need."""
+    fake = inputs[source].meta["example_value"]
+    if not fake.requires_grad or fake._version > 0 or not _may_overlap(fake):
+        return None
+    own = _storage(fake)
+    places = {node: i for i, node in enumerate(inputs)}
+    steps: list[tuple[Any, Any, Any]] = []
+    for node in _ancestors(output):
+        if node in places:
+            continue
+        plain = lambda v: _storage(v) == own if isinstance(v, torch.Tensor) else isinstance(v, (int, torch.SymInt))
+        if node.op not in ("call_function", "call_method") or memory.writes(node):
+            return None
+        if not all(map(plain, concrete.leaves(node.meta.get("example_value")))):
+            return None
+        refer = lambda n: Ref(places[n])
+        steps.append((node.target, *torch.fx.node.map_arg((node.args, dict(node.kwargs)), refer)))
+        places[node] = len(places)
+    return Replay(position, tuple(steps))
+
+
+def _ancestors(node: Any) -> list[Any]:
+    """What a node is made of, and the node, in the order of the graph."""
+    found = {node}
+    for earlier in reversed(list(node.graph.nodes)):
+        if earlier in found:
+            found.update(earlier.all_input_nodes)
+    return [n for n in node.graph.nodes if n in found]
+
+
+def _may_overlap(tensor: torch.Tensor) -> bool:
+    """Whether strides are 0, or anything else that sizes do not tell."""
+    sizes: set[Any] = set().union(*(concrete.number_expr(n).free_symbols for n in tensor.shape))
+    strides = [concrete.number_expr(n) for n in tensor.stride()]
+    return any(s == 0 or not s.free_symbols <= sizes for s in strides)
 
 
 def _differs(result: torch.Tensor, stride: Sequence[int], offset: int) -> bool:

@@ -49,6 +49,7 @@ from anyshape._torch import (
     out_calls,
     random_state,
     ranges,
+    reshapes,
     scans,
     slices,
     steps,
@@ -131,6 +132,7 @@ def patches(
         if not exporting:
             stack.enter_context(afterwards.patches())
         stack.enter_context(breaks.patches())
+        stack.enter_context(reshapes.patches())
         stack.enter_context(steps.patches())
         stack.enter_context(scans.patches())
         stack.enter_context(ranges.patches())
@@ -162,6 +164,8 @@ _stock_expect_true = SymNode.expect_true
 def _expect_true(self: SymNode, file: str, line: int) -> bool:
     """`torch._check` on a free size is a requirement; sym_node.py makes it a guard when there is a hint."""
     if isinstance(self.shape_env, FreeShapeEnv):
+        if file.endswith("symbolic_convert.py") and not self.shape_env.recording.owns(self.expr):  # an `assert`
+            self.shape_env.recording.asserted.add(self.expr)
         return self.shape_env.guard_or_defer_runtime_assert(self.expr, f"{file}:{line}", fx_node=self.fx_node)
     return bool(_stock_expect_true(self, file, line))
 

@@ -251,7 +251,10 @@ class TracedRun(ConcreteRun):
             if symbol not in self.sizes:
                 raise NotPlain("a size born in the graph")
             value, source = int(self.sizes[symbol]), ConstantSource(f"_{symbol}")
-            made = self.env.create_symbol(value, source, DimDynamic.DYNAMIC, None, do_not_specialize_zero_one=True)
+            # Not `positive`, or sympy settles by itself what is asked about a size of 0.
+            made = self.env.create_symbol(
+                value, source, DimDynamic.DYNAMIC, None, positive=None, do_not_specialize_zero_one=True
+            )
             self.env.var_to_range[made] = ValueRanges(0, int_oo)
             self._own[symbol] = made
         return expr.xreplace(self._own)

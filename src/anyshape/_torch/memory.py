@@ -35,15 +35,18 @@ def mark_visible_sharing(graph: Any, recording: Recording) -> None:
     """Sharing between intermediates that are not written to and not given back is nobody's business."""
     value = lambda n: n.meta.get("example_value")
     nodes = list(graph.graph.nodes)
-    recording.writes = any(_writes(n) for n in nodes)
-    written = _storages(value(a) for n in nodes if _writes(n) for a in n.all_input_nodes)
+    recording.writes = any(writes(n) for n in nodes)
+    written = _storages(value(a) for n in nodes if writes(n) for a in n.all_input_nodes)
     inputs = _storages(value(n) for n in nodes if n.op == "placeholder")
     given_back = _storages(value(a) for n in nodes if n.op == "output" for a in n.all_input_nodes)
+    guarded = [value(n) for n in nodes if n.op == "placeholder"] if torch.is_grad_enabled() else []
+    leaves = _storages(v for v in guarded if isinstance(v, torch.Tensor) and v.requires_grad)
     for record in recording.nodes:
         arguments, results = _record_storages(record.args, record.kwargs), _record_storages(record.result)
         reaches_out = bool((arguments | results) & given_back)
         record.sharing_shows = reaches_out and bool(arguments & (inputs | given_back))
         record.sharing_shows |= bool((arguments | results) & written)
+        record.leaf_written = bool(results & written and arguments & leaves)
 
 
 def written_inputs(graph: Any) -> tuple[list[Any], list[Any]] | None:
@@ -67,7 +70,8 @@ def share_memory(written: Sequence[torch.Tensor], read: Sequence[torch.Tensor]) 
     return len(places) < len(written) or not places.isdisjoint(map(_storage_address, read))
 
 
-def _writes(node: Any) -> bool:
+def writes(node: Any) -> bool:
+    """Whether a node of a graph writes to what it is given."""
     if node.op == "call_method":
         return node.target.endswith("_") and not node.target.endswith("__")
     if node.op != "call_function":

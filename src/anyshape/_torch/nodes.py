@@ -21,9 +21,9 @@ from torch._guards import TracingContext
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from anyshape import verify
-from anyshape._torch import concrete
+from anyshape._torch import concrete, memory
 from anyshape._torch.shape_env import FreeShapeEnv
-from anyshape.answers import NodeRecord
+from anyshape.answers import COPY_OR_VIEW, NodeRecord
 
 _run_node = dynamo_utils.run_node
 _TORCH = os.path.dirname(torch.__file__)
@@ -70,6 +70,8 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
     try:
         if node.op == "call_method" and node.target.endswith("_") and not node.target.endswith("__"):
             _refuse_overlap(args[0])
+        if memory.writes(node) and not recording.uncertain.isdisjoint(_storages((args[:1], kwargs.get("out")))):
+            raise recording.retrace("what is written to is a copy for some numbers of results, and a view for others")
         run = lambda: _run_node(tracer, node, args, kwargs, nnmodule)
         try:
             result = _general(env, record, run)
@@ -82,6 +84,8 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
         if recording.oblivious.choices:
             recording.oblivious.settle_choices(shows=_choices_show(env, record, result, run))
         record.loosened |= recording.oblivious.loosened and not recording.oblivious.strict
+        if _may_be_a_view(recording, record):
+            recording.uncertain |= _storages(result) - _storages(args)
         if record.decisions or record.loosened:
             record.step = node
             _remember_result(record, result)
@@ -91,6 +95,20 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
     finally:
         recording.node = None
         recording.oblivious.strict = recording.oblivious.loosened = False
+
+
+def _may_be_a_view(recording: Any, record: NodeRecord) -> bool:
+    """Whether a call copies or does not by sizes that are born from data, so that no answer about them holds."""
+    if getattr(record.call, "__name__", record.call) not in COPY_OR_VIEW or record.opaque or not record.args:
+        return False
+    given = record.args[0]
+    numbers = (*given.sizes, *given.strides) if isinstance(given, concrete.TensorSnapshot) else ()
+    return any(n.free_symbols and not recording.owns(n) for n in numbers)
+
+
+def _storages(tree: Any) -> set[int]:
+    tensors = (t for t in concrete.leaves(tree) if isinstance(t, torch.Tensor) and t.layout is torch.strided)
+    return {t.untyped_storage()._cdata for t in tensors}
 
 
 def _refuse_overlap(written: Any) -> None:

@@ -1,16 +1,22 @@
-"""Errors of generated code.
+"""Errors of compiled graphs.
 
-Owns one repair: Inductor's CPU code raises RuntimeError for an index out of bounds, whatever eager raises for the call.
+Owns two repairs. Inductor's CPU code raises RuntimeError for an index out of bounds, whatever eager raises for it. And
+an `assert` of the function on what it computes itself is a check in the graph, which raises RuntimeError (torch 2.11 to
+2.15) where eager raises AssertionError.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
+
+if TYPE_CHECKING:
+    from anyshape.recording import Recording
 
 # Calls that raise IndexError in eager; `gather` and `scatter` raise RuntimeError there too.
 _INDEXING = {
@@ -34,26 +40,45 @@ _INDEXING = {
     "index_fill_",
     "take",
 }
-_TEXT = "index out of bounds"
+_OUT_OF_BOUNDS = "index out of bounds"
+_BROKEN = "Runtime assertion failed for expression "  # torch/fx/passes/runtime_assert.py
 
 
-def out_of_bounds(graph: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
-    """A wrapper that raises eager's IndexError, or None if no call of the graph raises one."""
-    if not any(n.op in ("call_function", "call_method") and n.target in _INDEXING for n in graph.graph.nodes):
-        return None
+@dataclasses.dataclass(frozen=True)
+class Raises:
+    """Wraps a compiled graph so that it raises what eager raises. It can be pickled."""
 
-    return as_index_error
+    indexes: bool  # an index out of bounds is an IndexError
+    asserts: tuple[str, ...]  # how messages begin that are those of an `assert`
+
+    def __call__(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            try:
+                return compiled(*args)
+            except RuntimeError as error:
+                if type(error) is not RuntimeError:
+                    raise
+                if self.indexes and _OUT_OF_BOUNDS in str(error):
+                    raise IndexError(str(error)) from error
+                if self.asserts and str(error).startswith(self.asserts):
+                    raise AssertionError(str(error)) from error
+                raise
+
+        return run
 
 
-def as_index_error(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """A compiled graph that raises IndexError for an index out of bounds."""
+def by(graph: Any, recording: Recording) -> Raises | None:
+    """What a graph raises otherwise than eager; None if nothing."""
+    calls = [n for n in graph.graph.nodes if n.op in ("call_function", "call_method")]
+    # Inductor's code says nothing but the condition.
+    asserts = [text for expr in recording.asserted for text in (f"{_BROKEN}{expr} ", f"{expr}")]
+    asserts += [n.args[1] for n in calls if n.target is torch._assert_async and _is_assert(n)]
+    indexes = any(n.target in _INDEXING for n in calls)
+    return Raises(indexes, tuple(asserts)) if indexes or asserts else None
 
-    def run(*args: Any) -> Any:
-        try:
-            return compiled(*args)
-        except RuntimeError as error:
-            if type(error) is RuntimeError and _TEXT in str(error):
-                raise IndexError(str(error)) from error
-            raise
 
-    return run
+def _is_assert(node: Any) -> bool:
+    """Whether Dynamo made a check of a statement, which is the last line of where it was made."""
+    text = str(node.args[1]) if len(node.args) > 1 else ""
+    lines = (node.stack_trace or "").strip().splitlines()
+    return bool(text) and bool(lines) and any(line.strip().startswith("assert") for line in lines[-2:])

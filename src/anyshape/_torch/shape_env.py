@@ -36,7 +36,7 @@ from anyshape.declaration.policy import TensorPolicy
 from anyshape.recording import Recording
 
 # State of a ShapeEnv that learning a fact changes; saved and put back when a node is traced a second time.
-_LEARNT = ("replacements", "axioms", "var_to_range", "divisible", "guards", "deferred_runtime_asserts")
+_LEARNT = ("replacements", "axioms", "var_to_range", "divisible", "guards", "deferred_runtime_asserts", "baked")
 
 SHARE_MEMORY = "__anyshape_share_memory"  # what guards call to see that inputs written to have memory of their own
 _FROM_ZERO = ValueRanges(sympy.Integer(0), int_oo)
@@ -51,6 +51,7 @@ class FreeShapeEnv(ShapeEnv):
         self.recording = recording
         self._settled_cache: dict[sympy.Basic, sympy.Basic | None] = {}
         self._settled_version = -1
+        self.baked: dict[sympy.Basic, sympy.Integer] = {}  # computed sizes (`n * m`) that are a number in this program
         settings.update(specialize_zero_one=False, duck_shape=False)
         self._making: tuple[str, Any] | None = None  # the input that is made fake now: its source and the tensor
         super().__init__(**settings)
@@ -211,6 +212,11 @@ class FreeShapeEnv(ShapeEnv):
         with self.recording.relying():
             return bool(super().evaluate_guards_expression(code, args))
 
+    def replace(self, expr: Any) -> Any:
+        """With what is known put in; torch's own puts in what is known of single symbols."""
+        expr = super().replace(expr)
+        return expr.xreplace(self.baked) if self.baked else expr
+
     def settled(self, expr: sympy.Basic) -> sympy.Basic | None:
         """The value of `expr` that follows from what is known, with no assumption about 0 and 1; else None."""
         version = self._version_counter
@@ -269,10 +275,13 @@ class FreeShapeEnv(ShapeEnv):
         self._maybe_guard_rel(fact)
         for symbol in fact.free_symbols & self.var_to_range.keys():
             self._narrow(symbol, fact)
+        if isinstance(fact, sympy.Eq) and fact.rhs.is_Integer and not fact.lhs.is_Symbol:
+            self.baked[fact.lhs] = fact.rhs
+            self._replacements_changed()
         if guard:
             self.guards.append(ShapeGuard(fact, self._get_sloc(), size_oblivious=False))
         self.axioms.update(dict(self.get_implications(self.simplify(fact))))
-        self._update_version_counter()
+        self._changed()
 
     def _narrow(self, symbol: sympy.Symbol, fact: sympy.Basic) -> None:
         """`n <= 1` and `n != 0` make 1 of it: torch itself narrows no range for a `!=` (symbolic_shapes.py)."""
@@ -318,10 +327,21 @@ class FreeShapeEnv(ShapeEnv):
             if not kept:
                 for name, value in saved.items():
                     setattr(self, name, value)
-                self._update_version_counter()
-                if hasattr(self, "_replacements_version_counter"):
-                    self._replacements_version_counter += 1
+                self._changed()
+                self._replacements_changed()
                 self.fake_tensor_cache.clear()
+                # torch remembers which facts it has learnt, and would not learn one again that was forgotten.
+                getattr(ShapeEnv._maybe_guard_rel, "cache_clear", lambda: None)()
+
+    def _changed(self) -> None:
+        """What is known has changed; torch takes it for the same when no size is replaced by another (`_get_key`)."""
+        self._update_version_counter()
+        self._version_counter += 1
+
+    def _replacements_changed(self) -> None:
+        """What a SymNode remembers of its expression is not up to date (torch 2.13 on)."""
+        if hasattr(self, "_replacements_version_counter"):
+            self._replacements_version_counter += 1
 
     # -- guards ------------------------------------------------------------------------------------------------
 

@@ -148,7 +148,7 @@ class Workshop:
             admits=admission_text.told(admission),
             assumed=records.dumps((records.state(recording), admission.inputs, tuple(made.numbers))),
             restore=made.restore,
-            out_of_bounds=made.out_of_bounds,
+            raises=made.raises,
             asserts=bool(made.numbers and recording.oblivious.assertions),
             known={key: True for key, admitted in admission.known.items() if admitted},
             apart=recording.writes or bool(recording.apart) or bool(recording.out_calls),

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from anyshape._torch import forms, frames, raised
+from anyshape._torch import forms, frames
 from anyshape._torch.bundle import Bundle
 from anyshape.ahead.admitted import Admitted
 from anyshape.ahead.stored import Stored
@@ -80,8 +80,8 @@ class Loaded:
         stored = self.stored
         general = _AtFirstCall(stored.general)
         compiled = self._with_variants(general) if stored.variants else general
-        if stored.out_of_bounds:
-            compiled = raised.as_index_error(compiled)
+        if stored.raises is not None:
+            compiled = stored.raises(compiled)
         if stored.restore is not None:
             compiled = stored.restore(compiled)
         inner = compiled

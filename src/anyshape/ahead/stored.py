@@ -18,6 +18,7 @@ from anyshape.programs import Program
 
 if TYPE_CHECKING:
     from anyshape._torch.aliases import Restorer
+    from anyshape._torch.raised import Raises
     from anyshape.answers import InputRecord
     from anyshape.dispatch import Admission
     from anyshape.recording import Recording
@@ -46,7 +47,7 @@ class Stored:
     admits: tuple[str, tuple[str, ...]]  # a function of a key and what its answers say
     assumed: bytes  # what was assumed, pickled
     restore: Restorer | None
-    out_of_bounds: bool
+    raises: Raises | None
     asserts: bool
     apart: bool  # no two arguments may share memory: it writes
     key_parts: tuple[str, ...]  # of a variant's key

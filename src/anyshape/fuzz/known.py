@@ -18,6 +18,7 @@ class Known:
 
     name: str
     applies: Callable[[Case], bool]
+    says: str = ""  # words in what static compilation does wrong
 
 
 def _writes_a_double_scalar(case: Case) -> bool:
@@ -25,9 +26,12 @@ def _writes_a_double_scalar(case: Case) -> bool:
     return scalars and any(f in ("inplace", "out") for f in case.families)
 
 
-def _interpolates_nothing(case: Case) -> bool:
-    empty = any(n == 0 for call in case.calls for _, n in call.sizes)
-    return empty and any(s.op.startswith("interpolate") for s in case.steps)
+def _interpolates(case: Case) -> bool:
+    return any(s.op.startswith("interpolate") for s in case.steps)
+
+
+def _multiplies_mixed_dtypes(case: Case) -> bool:
+    return len({i.dtype for i in case.inputs}) > 1 and any(s.op == "try_mm" for s in case.steps)
 
 
 # Operations that look at nothing but the shape of what they are given.
@@ -45,8 +49,9 @@ def _computes_what_nobody_reads(case: Case) -> bool:
 
 KNOWN: tuple[Known, ...] = (
     Known("lost-scalar-write", _writes_a_double_scalar),
-    Known("interpolates-nothing", _interpolates_nothing),
+    Known("interpolates-nothing", _interpolates, says="sizes should be greater than 0"),
     Known("unread-errors", _computes_what_nobody_reads),
+    Known("mixed-products", _multiplies_mixed_dtypes, says="have the same dtype"),
 )
 
 
@@ -54,4 +59,4 @@ def name(case: Case, static: str | None) -> str | None:
     """The name of the fault that a case shows; `static` is what static compilation does wrong with it."""
     if static is None:
         return None
-    return next((known.name for known in KNOWN if known.applies(case)), None)
+    return next((known.name for known in KNOWN if known.says in static and known.applies(case)), None)

@@ -30,7 +30,8 @@ def run(seed: int, start: int, stop: int, target: Target, say: Say, *, shrink_se
     for number, case in zip(range(start, stop), generate(seed, start, stop), strict=True):
         say("case", number=number, case=dumps(case))
         verdict = judge(case, target)
-        fault = known.name(case, static_difference(case, target)) if verdict.kind not in (None, "economy") else None
+        differs = verdict.kind not in (None, "economy")
+        fault = known.name(case, static_difference(case, target, verdict.call)) if differs else None
         if fault is not None:
             verdict = dataclasses.replace(verdict, kind=None, text=f"known: {fault}")
         say("verdict", number=number, **dataclasses.asdict(verdict))
@@ -48,7 +49,7 @@ def first(
         verdict = judge(case, target)
         if verdict.kind is None:
             continue
-        if verdict.kind != "economy" and known.name(case, static_difference(case, target)) is not None:
+        if verdict.kind != "economy" and known.name(case, static_difference(case, target, verdict.call)) is not None:
             continue
         finding = Finding(case, verdict, target, seed, number)
         return shrunk(finding, lambda event, **details: None, seconds=shrink_seconds)
@@ -68,14 +69,15 @@ def shrunk(finding: Finding, say: Say, *, seconds: float) -> Finding:
 
     case = shrink(finding.case, fails, seconds=seconds)
     say("trying", case=dumps(case))
-    static = static_difference(case, finding.target) if finding.verdict.kind != "economy" else None
+    static = static_difference(case, finding.target, last[case].call) if finding.verdict.kind != "economy" else None
     return dataclasses.replace(finding, case=case, original=finding.case, verdict=last[case], static=static)
 
 
-def static_difference(case: Case, target: Target) -> str | None:
-    """What static compilation does wrong with a case: where it does, the fault is torch's."""
+def static_difference(case: Case, target: Target, call: int | None = None) -> str | None:
+    """What static compilation does wrong with a case, or one call of it: where it does, the fault is torch's."""
     if target.compiler != "anyshape":
         return None
+    case = case if call is None else dataclasses.replace(case, calls=(case.calls[call],))
     plain = judge(case, dataclasses.replace(target, compiler="stock:static"))
     return plain.text if plain.kind is not None else None
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anyshape.ops import attention, comparison, fourier, indexing, normalising, pooling, reduction, squeezing
+from anyshape.ops import attention, comparison, fourier, indexing, layouts, lengths, pooling, reduction, squeezing
 
 RULES: dict[Any, Callable[..., Any]] = {
     **attention.RULES,
     **comparison.RULES,
     **fourier.RULES,
     **indexing.RULES,
-    **normalising.RULES,
+    **layouts.RULES,
+    **lengths.RULES,
     **pooling.RULES,
     **reduction.RULES,
 }

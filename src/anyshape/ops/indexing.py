@@ -64,8 +64,29 @@ def _difference(x: Any, dim: int, step: Any, edge_order: int) -> Any:
     return torch.cat([first, inside, last], dim)
 
 
+def masked_select(input: Any, mask: Any) -> Any:
+    if mask.dtype is not torch.bool or not input.requires_grad:  # it is the gradient that pins sizes
+        return torch.masked_select(input, mask)
+    input, mask = torch.broadcast_tensors(input, mask)
+    return input[mask]
+
+
+def block_diag(*tensors: Any) -> Any:
+    if any(t.dim() > 2 for t in tensors) or not any(t.requires_grad for t in tensors):
+        return torch.block_diag(*tensors)  # eager's own error, or a graph without the gradient that pins sizes
+    blocks = [t if t.dim() == 2 else t.reshape(1, -1) for t in tensors]
+    width = sum(block.shape[1] for block in blocks)
+    rows, left = [], 0
+    for block in blocks:
+        rows.append(torch.nn.functional.pad(block, [left, width - left - block.shape[1]]))
+        left = left + block.shape[1]
+    return torch.cat(rows)
+
+
 RULES: dict[Any, Callable[..., Any]] = {
+    torch.block_diag: block_diag,
     torch.gradient: gradient,
     torch.kron: kron,
+    torch.masked_select: masked_select,
     torch.take_along_dim: take_along_dim,
 }

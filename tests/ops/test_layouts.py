@@ -1,4 +1,7 @@
-"""Batch norm of a transposed signal: stock `torch.compile` fails at the view, on torch 2.13 and 2.15."""
+"""Calls whose fake kernels say of the layout what is not so.
+
+Batch norm of a transposed signal: stock `torch.compile` fails at the view, on torch 2.13 and 2.15.
+"""
 
 from __future__ import annotations
 
