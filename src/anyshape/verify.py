@@ -184,7 +184,7 @@ def _leaf(
         addressed = [i for i, n in enumerate(real) if n != 1] if 0 not in real and compared else []
         strides = {i: run.rename(want.strides[i]) for i in addressed}
         actual = [concrete.number_expr(s) for s in got.stride()]
-        if any(run.unequal(strides[i], actual[i]) for i in addressed):
+        if any(run.unequal_strides(strides[i], actual[i]) for i in addressed):
             what = f"strides {tuple(strides.values())}"
             return Difference(_name(node), what, f"{tuple(actual)}", only_strides=True)
         # Of nothing it shows in one way: autograd refuses writes to a leaf and its views, however empty.

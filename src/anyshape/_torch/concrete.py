@@ -175,6 +175,9 @@ class ConcreteRun:
         """Sizes born in the graph cannot be compared; numbers can."""
         return not a.free_symbols and not b.free_symbols and bool(a != b)
 
+    def unequal_strides(self, a: sympy.Basic, b: sympy.Basic) -> bool:
+        return self.unequal(a, b)
+
     def rename(self, expr: sympy.Basic) -> sympy.Basic:
         return expr.xreplace(self.sizes).xreplace({s: v.node.expr for s, v in self._born.items()})
 
@@ -262,10 +265,19 @@ class TracedRun(ConcreteRun):
     def unequal(self, a: sympy.Basic, b: sympy.Basic) -> bool:
         return a != b and self.env._maybe_evaluate_static(sympy.Eq(a, b)) is not sympy.true
 
+    def unequal_strides(self, a: sympy.Basic, b: sympy.Basic) -> bool:
+        """The stride of a dim has `Max(1, n)` for a dim inside it: `n` will do, since of nothing no stride shows."""
+        return self.unequal(_without_floors(a), _without_floors(b))
+
     def questions(self) -> list[sympy.Basic]:
         """What was asked, each as the fact that holds: where all of them do, the run would have gone the same way."""
         back = {own: symbol for symbol, own in self._own.items()}
         return [guard.expr.xreplace(back) for guard in self.env.guards]
+
+
+def _without_floors(stride: sympy.Basic) -> sympy.Basic:
+    is_floor = lambda e: type(e).__name__ == "Max" and len(e.args) == 2 and sympy.S.One in e.args
+    return stride.replace(is_floor, lambda e: next(a for a in e.args if a != 1))
 
 
 _LOUD = (
