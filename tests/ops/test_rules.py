@@ -96,7 +96,6 @@ CASES: dict[Any, Case] = {
     ),
     torch.linspace: over_sizes(lambda x: torch.linspace(-1, 2, x.shape[0]), torch.zeros),
     torch.tensor_split: over_sizes(lambda x: torch.tensor_split(x, 3)[:2], lambda n: torch.randn(n, 2)),
-    torch.linalg.vander: over_sizes(lambda x: torch.linalg.vander(x), lambda n: torch.randn(2, n)),
     torch.vander: over_sizes(lambda x: (torch.vander(x), torch.vander(x, 3, True)), torch.randn),
     torch.fft.fftfreq: Case(lambda x: torch.fft.fftfreq(x.shape[0]), [(torch.zeros(n),) for n in (3, 7, 2, 1)]),
     torch.fft.rfftfreq: Case(lambda x: torch.fft.rfftfreq(x.shape[0]), [(torch.zeros(n),) for n in (3, 7, 2, 1)]),
@@ -151,7 +150,7 @@ OPERATORS = (
     *("nn.functional.scaled_dot_product_attention", "nn.functional.batch_norm", "nn.functional.max_pool1d"),
     "nn.functional.one_hot",
     *("equal", "allclose", "gradient", "kron", "take_along_dim", "max", "min", "squeeze"),
-    *("block_diag", "masked_select", "linspace", "tensor_split", "vander", "linalg.vander"),
+    *("block_diag", "masked_select", "linspace", "tensor_split", "vander"),
     *(f"fft.{rule.__name__.removeprefix('fft_')}" for rule in FOURIER),
 )
 

@@ -39,21 +39,12 @@ def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
     return powers if increasing else powers.flip(1)
 
 
-def linalg_vander(x: Any, *, N: Any = None) -> Any:
-    if x.dim() == 0 or x.dtype not in _EXACT or x.requires_grad:
-        return torch.linalg.vander(x, N=N)
-    length = x.shape[-1] if N is None else N
-    torch._check(length > 1)
-    return _powers(x, length)
-
-
 def _powers(x: Any, count: Any) -> Any:
     first = torch.arange(count, device=x.device) == 0
     return torch.where(first, torch.ones_like(x).unsqueeze(-1), x.unsqueeze(-1)).cumprod(-1)
 
 
 RULES: dict[Any, Callable[..., Any]] = {
-    torch.linalg.vander: linalg_vander,
     torch.linspace: linspace,
     torch.tensor_split: tensor_split,
     torch.vander: vander,
