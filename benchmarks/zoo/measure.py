@@ -17,9 +17,9 @@ import torch
 
 import anyshape
 from anyshape._torch import stock, trees
-from benchmarks.zoo import pictures, rows, sounds, text
+from benchmarks.zoo import later, pictures, rows, sounds, text
 
-ROWS: dict[str, rows.Row] = {row.name: row for row in (*text.ROWS, *pictures.ROWS, *sounds.ROWS)}
+ROWS: dict[str, rows.Row] = {row.name: row for row in (*text.ROWS, *pictures.ROWS, *sounds.ROWS, *later.ROWS)}
 SIZES = [(2, 16), (3, 24), (1, 16), (5, 7), (4, 32)]
 UNIT = (1, 1)
 STOCK = stock.ALL_MODES
