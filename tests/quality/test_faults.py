@@ -1,9 +1,9 @@
 """The fuzzer finds what is wrong with anyshape, and makes it small.
 
 Each fault of `faults` is put in, and programs are generated until one differs from eager that does not differ without
-the fault; it is then shrunk. `found.json` says which program it was the last time: that one is tried first, and the
-hunt begins anew where it does not show the fault any more. A fault without a number has not been found so far: either
-generation does not reach it, or another check makes up for it. The quick ones run by default, the others with `-m slow`.
+the fault; it is then shrunk. The bar is 25 of them within 2,000 programs, and 4 operations. `found.json` says which
+program it was the last time: that one is tried first, and the hunt begins anew where it does not show the fault any
+more. Faults that were not found say why where they stand. The quick ones run by default, the others with `-m slow`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pathlib
 from collections.abc import Iterator
 
 import pytest
-from faults import FAULTS
+from faults import FAULTS, UNFOUND
 
 from anyshape.fuzz.case import Case
 from anyshape.fuzz.generate import generate
@@ -23,14 +23,15 @@ from anyshape.fuzz.shrink import shrink
 SEED = 100
 PROGRAMS = 2000
 MOST_OPERATIONS = 4
-FOUND: dict[str, int | None] = json.loads((pathlib.Path(__file__).parent / "found.json").read_text())
+ENOUGH = 25
+FOUND: dict[str, int] = json.loads((pathlib.Path(__file__).parent / "found.json").read_text())
 QUICK = ("no_new_key_is_admitted", "a_class_is_admitted_unverified")
 
 
 def hunt(name: str) -> tuple[int, Case, str]:
     """Which program showed it, the shrunk one, and what differs."""
     target = Target()
-    for number, case in _programs(FOUND[name]):
+    for number, case in _programs(FOUND.get(name)):
         with FAULTS[name]():
             kind = judge(case, target).kind
         if kind is None or judge(case, target).kind is not None:
@@ -64,18 +65,20 @@ def test_a_fault_is_found_and_made_small(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in FAULTS if n not in QUICK and FOUND[n] is not None])
+@pytest.mark.parametrize("name", [n for n in FOUND if n not in QUICK])
 def test_a_rarer_fault_is_found_and_made_small(name: str) -> None:
     check(name)
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="not found so far", strict=False)
-@pytest.mark.parametrize("name", [n for n in FAULTS if FOUND[n] is None])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.xfail(reason=why, strict=False)) for n, why in UNFOUND.items()]
+)
 def test_a_fault_that_was_not_found_so_far(name: str) -> None:
     check(name)
 
 
 def test_there_are_faults_enough() -> None:
-    assert FAULTS.keys() == FOUND.keys()
-    assert sum(number is not None for number in FOUND.values()) >= 25
+    assert FAULTS.keys() == FOUND.keys() | UNFOUND.keys()
+    assert FOUND.keys().isdisjoint(UNFOUND)
+    assert sum(number <= PROGRAMS for number in FOUND.values()) >= ENOUGH
