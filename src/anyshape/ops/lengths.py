@@ -13,10 +13,12 @@ def linspace(start: Any, end: Any, steps: Any, **options: Any) -> Any:
     numbers = isinstance(start, (int, float)) and isinstance(end, (int, float))
     if not numbers or kind not in (torch.float32, torch.float64) or "requires_grad" in options:
         return torch.linspace(start, end, steps, **options)
-    # As eager's kernel, up to the order of its roundings: the first half from the start, the rest from the end.
-    step = (end - start) / torch.sym_max(steps - 1, 1)
-    place = torch.arange(steps, **{**options, "dtype": kind})
-    return torch.where(place < torch.sym_max(steps // 2, 1), start + step * place, end - step * (steps - 1 - place))
+    # As eager's kernel, bit for bit: the first half from the start, the rest from the end, each rounded once.
+    options = {**options, "dtype": kind}
+    first, last = torch.full((), start, **options), torch.full((), end, **options)
+    step, place = (last - first) / torch.sym_max(steps - 1, 1), torch.arange(steps, **options)
+    upwards, downwards = torch.addcmul(first, step, place), torch.addcmul(last, -step, steps - 1 - place)
+    return torch.where(place < torch.sym_max(steps // 2, 1), upwards, downwards)
 
 
 def tensor_split(input: Any, indices_or_sections: Any, dim: Any = 0) -> Any:
