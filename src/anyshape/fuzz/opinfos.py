@@ -21,6 +21,8 @@ DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool, torch.complex64
 LAYOUTS = ("contiguous", "transposed", "sliced")
 SIZES = (3, 7, 2, 1, 0)
 SAMPLES = 2  # of each operator and dtype
+# Over one dim eager gives back the buffer as it was (see unwritten-buffers in docs/reference/known-torch-bugs.md).
+_UNWRITTEN = ("fft_ihfft2", "fft_ihfftn")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +66,7 @@ def sweep(name: str, target: Target, *, dtypes: Sequence[torch.dtype] = DTYPES, 
             for family in opinfo.samples(op, dtype, SIZES, most):
                 for layout in LAYOUTS if dtype is usable[0] else LAYOUTS[:1]:
                     rows.append(_row(name, op, family, str(dtype), layout, False, target))
-                if op.supports_out and dtype is usable[0]:
+                if op.supports_out and dtype is usable[0] and name not in _UNWRITTEN:
                     rows.append(_row(name, op, family, str(dtype), "contiguous", True, target))
     return rows
 
