@@ -253,6 +253,7 @@ def test_any_text_is_read_or_refused(text):
         max_leaves=4,
     ),
 )
+@example("shapes", {"": "\x1e"})  # a character that ends a line
 def test_any_value_is_read_or_refused(option, value):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeclarationWarning)

@@ -45,7 +45,7 @@ class Place:
         first = max(0, start - _LONGEST // 2)
         shown = self.text[first : first + _LONGEST]
         carets = "^" * max(1, min(end - first, len(shown)) - (start - first))
-        line = self.before + _CONTROL.sub(" ", shown) + self.after
+        line = _CONTROL.sub(" ", self.before + shown + self.after)
         return f"{line}\n{_INDENT}{' ' * (len(self.before) + start - first)}{carets}"
 
     def error(
