@@ -12,6 +12,7 @@ from typing import Any
 import sympy
 
 from anyshape._torch import python_code
+from anyshape.keys import key_function
 from anyshape.oblivious import failed
 from anyshape.recording import Recording
 
@@ -31,9 +32,7 @@ def checker(recording: Recording, inputs: Sequence[tuple[int, str, sympy.Expr]])
     if not facts:
         return None
     symbols = sorted(set().union(*(f.free_symbols for f in facts)), key=str)
-    scope: dict[str, Any] = {}
-    exec(f"def key(a):\n    return ({''.join(reach[s] + ', ' for s in symbols)})", scope)
-    key = scope["key"]
+    key = key_function([reach[s] for s in symbols])
     evaluate = python_code.function(list(facts), {s: f"v[{i}]" for i, s in enumerate(symbols)})
     seen: set[tuple[int, ...]] = set()
 

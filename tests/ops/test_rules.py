@@ -20,7 +20,7 @@ from anyshape.fuzz.oracle import Target
 
 SIZES = (3, 7, 2, 1, 0)
 # The fused kernel dies of a division by zero where there is nothing to attend to: without its rule so does the process
-# (until torch 2.15, which takes nothing to attend to).
+# (until torch 2.15, which goes round that kernel there).
 FATAL = (F.scaled_dot_product_attention,)
 
 
@@ -129,7 +129,7 @@ def test_a_rule_is_right_and_of_use(rule: Any, monkeypatch: pytest.MonkeyPatch) 
     assert without[0] or without[1] == 0 or without[1] + without[2] > with_rule[1] + with_rule[2]
 
 
-@pytest.mark.skipif(torch.__version__ >= (2, 15), reason="torch mended its kernel")
+@pytest.mark.skipif(torch.__version__ >= (2, 15), reason="torch goes round its kernel there")
 @pytest.mark.parametrize("rule", FATAL, ids=name)
 def test_a_rule_without_which_the_process_dies(rule: Any) -> None:
     assert cost(CASES[rule])[0] == []

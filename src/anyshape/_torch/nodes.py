@@ -19,6 +19,7 @@ import torch
 import torch._dynamo.utils as dynamo_utils
 from torch._guards import TracingContext
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.types import py_sym_types
 
 from anyshape import verify
 from anyshape._torch import concrete, memory
@@ -40,7 +41,8 @@ def _leave_what_is_read_inside(env: FreeShapeEnv, result: Any) -> None:
     torch takes that for a mistake of the call's (`PendingUnbackedSymbolNotFound`, 2.11 to 2.15).
     """
     if env.pending_fresh_unbacked_symbols:
-        shown = {s for x in concrete.leaves(result) for s in free_unbacked_symbols(x)}
+        symbolic = (x for x in concrete.leaves(result) if isinstance(x, (torch.Tensor, *py_sym_types)))
+        shown = {s for x in symbolic for s in free_unbacked_symbols(x)}
         lost = [s for s in env.pending_fresh_unbacked_symbols if s not in shown]
         env.ignorable_fresh_unbacked_symbols.extend(lost)
 

@@ -26,7 +26,7 @@ class Admitted:
     def __init__(self, stored: Stored) -> None:
         self._stored = stored
         self._key = key_function(stored.parts)
-        self._known = dict(stored.known)
+        self._known = stored.known
         scope: dict[str, Any] = {}
         text, self._answers = stored.admits
         exec(text, scope)

@@ -115,8 +115,9 @@ class Workshop:
                 fetch = frames.fetcher([i.source for i in program.admission.inputs])
                 with contextlib.suppress(Exception):  # a program for arguments of another kind
                     program.admission(*fetch(local, self._function.__globals__))
-                for key in list(program.admission.known):  # for which others they speak
-                    program.admission.refuses(key)
+                for key in [k for k, admitted in program.admission.known.items() if admitted]:
+                    with contextlib.suppress(Exception):  # for which others they speak; if that fails, for none
+                        program.admission.refuses(key)
 
     def _put_together(self, program: LiveProgram, form: forms.Form) -> Stored:
         recording, made, admission = program.recording, program.made, program.admission

@@ -71,12 +71,14 @@ class Stored:
 
     def members(self, prefix: str) -> dict[str, bytes]:
         """The members of a file that hold it; kernels are shared by all programs of the file."""
+        from anyshape._torch import records
+
         state = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         made = {f"{prefix}/graph.txt": state.pop("graph").encode(), f"{prefix}/assumed.pkl": state.pop("assumed")}
         bundles = [state.pop("general"), *(v.bundle for v in self.variants)]
         state["variants"] = [(v.key, v.text) for v in self.variants]
         state["code"] = [(b.is_plain, sorted(b.kernels)) for b in bundles]
-        made[f"{prefix}/state.pkl"] = pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL)
+        made[f"{prefix}/state.pkl"] = records.dumps(state)
         for i, bundle in enumerate(bundles):
             made[f"{prefix}/code-{i}.pkl"] = bundle.entry
             made.update({f"kernels/{key}.so": code for key, code in sorted(bundle.kernels.items())})
