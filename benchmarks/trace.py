@@ -25,7 +25,7 @@ from typing import Any
 
 import plots
 
-MODES = ("static", "auto", "dynamic", "unbacked", "anyshape never", "anyshape")
+MODES = ("static", "auto", "dynamic", "unbacked", "anyshape never", "anyshape", "anyshape background")
 LIMITS = {"cuda": (64, 2048), "cpu": (8, 128)}
 WIDTH = {"cuda": 512, "cpu": 64}
 
@@ -72,7 +72,8 @@ def serve(mode: str, options: Any) -> dict[str, Any]:
     net, device = model(options.device), options.device
     given = {"dynamic": {"dynamic": True}, "static": {"dynamic": False}}.get(mode, {})
     if mode.startswith("anyshape"):
-        f = anyshape.compile(net, specialize="never" if mode.endswith("never") else None)
+        never = "never" if mode.endswith("never") else None
+        f = anyshape.compile(net, specialize=never, background=mode.endswith("background"))
     else:
         f = torch.compile(net, **given)
     dtype = next(net.parameters()).dtype
@@ -165,13 +166,13 @@ def main() -> None:
         print(f"{mode} ...", end="\r", flush=True)
         rows.append(in_a_process(mode, passed_on))
     summary(rows, sizes)
-    print(f"{'mode':16} {'total s':>8} {'lost s':>8} {'slow calls':>10} {'longest s':>9} {'p99 ms':>8}")
+    print(f"{'mode':19} {'total s':>8} {'lost s':>8} {'slow calls':>10} {'longest s':>9} {'p99 ms':>8}")
     for row in rows:
         if "error" in row:
-            print(f"{row['mode']:16} {row['error']}")
+            print(f"{row['mode']:19} {row['error']}")
             continue
         numbers = (row["total"], row["lost"], row["slow calls"], row["longest after ten"], row["p99"] * 1e3)
-        print("{:16} {:8.1f} {:8.1f} {:10d} {:9.2f} {:8.2f}".format(row["mode"], *numbers))
+        print("{:19} {:8.1f} {:8.1f} {:10d} {:9.2f} {:8.2f}".format(row["mode"], *numbers))
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps({"sizes": sizes, "rows": rows}))
     if options.plot:

@@ -16,6 +16,7 @@ from typing import Any
 
 from anyshape import spec_file
 from anyshape._torch import capture, modules, process_group, shortcuts, specs
+from anyshape.ahead.background import Background
 from anyshape.ahead.one_rank import OneRank
 from anyshape.declaration import Declaration
 from anyshape.declaration.options import read_word
@@ -105,6 +106,7 @@ def compile(
     on_new_behavior: Any = "compile",
     on_branch: Any = "error",
     frozen: bool = False,
+    background: bool = False,
     fullgraph: bool = False,
     backend: Any = "inductor",
     mode: str | None = None,
@@ -120,7 +122,9 @@ def compile(
     layouts (see the reference); `on_branch` says what becomes of your own branch on a size under oblivious semantics:
     "error", or "break" for a graph break. `specialize` says which sizes get code of their own, made in the background:
     those that are "hot", those that a clause names (`["batch == 1"]`), or "never" any. `frozen` promises that
-    modules and globals do not change: only the arguments are looked at then, not all that torch guards.
+    modules and globals do not change: only the arguments are looked at then, not all that torch guards. With
+    `background` a call that no program serves runs eagerly while a process of its own compiles; it promises what
+    `frozen` does.
     `distributed="one-rank"` lets one rank of a job compile each behaviour and the others load it, through the process
     group's store or the directory `artifacts`; it promises what `frozen` does.
     """
@@ -148,6 +152,13 @@ def compile(
             'distributed="one-rank" shares what Inductor makes',
             value=f"backend={backend!r}",
             fix='f = anyshape.compile(fn, distributed="one-rank")',
+            code="AS007",
+        )
+    if background and (one_rank or not (isinstance(backend, str) and backend == "inductor")):
+        raise NotCompilableError(
+            "background=True loads what Inductor makes in another process" + (" of this host" if one_rank else ""),
+            value=f"distributed={distributed!r}" if one_rank else f"backend={backend!r}",
+            fix="f = anyshape.compile(fn, background=True)",
             code="AS007",
         )
     looked_after = process_group.inner_of(fn) if one_rank else None
@@ -182,7 +193,10 @@ def compile(
     if one_rank and not disable:
         place = None if artifacts is None else os.fspath(artifacts)
         shared = OneRank(fn, engine, door=door, mode=mode, options=options, artifacts=place)
-    in_front = [x.around for x in (shortcut, shared, door) if x is not None]
+    behind = None
+    if background and not disable:
+        behind = Background(fn, engine, door=door, mode=mode, options=options)
+    in_front = [x.around for x in (shortcut, shared, behind, door) if x is not None]
     if door is not None:
         in_front.insert(0, door.remembered)
     if modules.is_module(fn):

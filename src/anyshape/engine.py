@@ -59,6 +59,9 @@ class RunEagerly(BaseException):
             warnings.warn(f"a call ran eagerly: {self.reason}", FallbackWarning, stacklevel=3)
 
 
+NOT_COMPILED = "a new behaviour, and none is compiled"
+
+
 class RunAgain(BaseException):
     """Another thread has made the program that this call was waiting to make."""
 
@@ -173,7 +176,8 @@ class Engine:
         self._recordings: list[Recording] = []
         self._pending: dict[int, LiveProgram] = {}
         self._eager_calls: dict[Any, tuple[str, bool]] = {}
-        self.loaded: Sequence[Any] = ()  # programs that other ranks have made
+        self.loaded: Sequence[Any] = ()  # programs that other processes have made
+        self.waits: Callable[[float | None], bool] = lambda timeout: True  # for those that are at it
         self._site = ("?", "?", 0)
         self._began = 0.0
         self._whole = False  # the frame being captured is the one with which a call begins
@@ -224,7 +228,7 @@ class Engine:
         if self.door is not None and self.door.declaration.on_new_behavior != "compile" and not self.warming:
             refused = [p for p in self.programs if p.origin is code]
             if refused and self.door.declaration.on_new_behavior == "eager":
-                return self._run_eagerly(code, "a new behaviour, and none is compiled", True)
+                return self._run_eagerly(code, NOT_COMPILED, True)
             if refused:
                 raise _new_behaviour(refused)
         self._site = (code.co_name, code.co_filename, code.co_firstlineno)
@@ -409,8 +413,16 @@ class Engine:
         return False
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until no variant is being made."""
-        return WORKER.wait([p.tiers for p in self._programs if p.tiers is not None], timeout)
+        """Until nothing is being made in the background."""
+        began = time.monotonic()
+        if not self.waits(timeout):
+            return False
+        left = None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
+        return WORKER.wait([p.tiers for p in self._programs if p.tiers is not None], left)
+
+    def count_eager(self, reason: str) -> None:
+        """A call runs eagerly, and nobody is surprised."""
+        self._fallbacks[reason] += 1
 
     def _compile_for_layouts(self, program: LiveProgram, graph: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
         """The graph compiled; where strides may be any, once more for contiguous inputs, which are read far faster."""

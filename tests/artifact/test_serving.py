@@ -387,3 +387,24 @@ def test_threads_and_stock_torch_beside_it(artifact: anyshape.Artifact) -> None:
             torch.testing.assert_close(result.result()["a"], want)
         torch.testing.assert_close(other.result(), x.cos() + 11)
     assert "TRITON_CACHE_DIR" not in os.environ or "anyshape-" not in os.environ["TRITON_CACHE_DIR"]
+
+
+def test_views_that_are_replayed_are_replayed_after_loading(tmp_path: pathlib.Path) -> None:
+    """The gradient of a view of elements at one place; the calls that make it are torch's own operators."""
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.ops.aten.transpose.int(x, 0, 1), x * 2
+
+    file = str(tmp_path / "views.any")
+    x = torch.ones(1, 3, requires_grad=True).expand(4, 3)
+    made = anyshape.precompile(fn, (x,))
+    assert made._stored[0].restore.replays
+    made.save(file)
+    f = anyshape.load(file, fn, trust=True)
+    results = []
+    for call in (f, fn):
+        leaf = torch.randn(1, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        view, double = call(leaf.expand(5, 3))
+        (view.sum() + double.sum()).backward()
+        results.append((view.detach(), double.detach(), leaf.grad))
+    torch.testing.assert_close(*results)

@@ -9,6 +9,7 @@ import torch
 from test_experts import BLOCKS
 
 import anyshape
+from anyshape._torch import cuda_graphs
 from anyshape.testing import expect_programs
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
@@ -42,3 +43,27 @@ def test_experts(make: Any, how: str, backend: str) -> None:
                     result, eager, atol=room * (0.05 if kind is torch.bfloat16 else 1e-3), rtol=0.05
                 )
     assert f.fallbacks == {}
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_cuda_graphs_are_recorded_for_a_few_sizes(training: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(cuda_graphs.LIMIT, "3")
+    made: list[cuda_graphs.Bounded] = []
+    stock = cuda_graphs.Bounded.__init__
+    remembered = lambda self, *args: (stock(self, *args), made.append(self))[0]
+    monkeypatch.setattr(cuda_graphs.Bounded, "__init__", remembered)
+    net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, 8)).cuda()
+    f = anyshape.compile(net, mode="reduce-overhead")
+    with torch.set_grad_enabled(training), expect_programs(1):
+        for n in 4 * [1, 2, 3, 5, 8, 13]:
+            x = torch.randn(n, 32, device="cuda")
+            torch.compiler.cudagraph_mark_step_begin()
+            results = []
+            for call in (f, net):
+                net.zero_grad()
+                result = call(x)
+                if training:
+                    result.square().sum().backward()
+                results.append([result.detach().clone(), *(p.grad.clone() for p in net.parameters() if training)])
+            torch.testing.assert_close(*results, atol=1e-3, rtol=1e-3)
+    assert [len(m.sizes) for m in made] == [3] * (1 + training)

@@ -1,7 +1,7 @@
 """What holds of torch while a captured graph is compiled.
 
 Owns the one scope for a general program and for its variants: what AOTAutograd and Inductor do otherwise than for
-stock.
+stock; and whether anything is compiled at all.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
+import torch._dynamo.convert_frame as convert_frame
 import torch._functorch._aot_autograd.graph_compile as graph_compile
 import torch._functorch.config as functorch_config
 
-from anyshape._torch import direct_writes, gpu_repairs, lowering
+from anyshape._torch import cuda_graphs, direct_writes, gpu_repairs, lowering
 
 _CONFIG = {
     # A cached AOT result would skip the trace whose questions have to be heard.
@@ -36,7 +37,19 @@ def scope() -> Iterator[None]:
         stack.enter_context(direct_writes.patches())
         stack.enter_context(lowering.patches())
         stack.enter_context(gpu_repairs.patches())
+        stack.enter_context(cuda_graphs.patches())
         yield
+
+
+@contextlib.contextmanager
+def none_under_way() -> Iterator[bool]:
+    """Whether no other thread compiles; none begins inside."""
+    alone = convert_frame.compile_lock.acquire(blocking=False)
+    try:
+        yield alone
+    finally:
+        if alone:
+            convert_frame.compile_lock.release()
 
 
 def _none_donated(*args: Any, **kwargs: Any) -> list[int]:

@@ -43,6 +43,10 @@ class Loaded:
         self.asks_always = stored.apart or any(s not in paths for s in stored.sources)
         self.run: Callable[..., Any] = self.function if owner is None else self.function.__get__(owner)
 
+    def load(self) -> None:
+        """Map the code now, and not when it is first called."""
+        self._general.load()
+
     def refusal(self, args: Sequence[Any], kwargs: Mapping[str, Any], training: bool | None) -> str | None:
         """Why it does not serve a call; None where it does."""
         given = args if self._owner is None else (self._owner, *args)
@@ -78,8 +82,8 @@ class Loaded:
     def _graph(self, check: Callable[[Any], None] | None) -> Callable[..., Any]:
         """The compiled graph with all that stands around it. Code is mapped when it is first called."""
         stored = self.stored
-        general = _AtFirstCall(stored.general)
-        compiled = self._with_variants(general) if stored.variants else general
+        self._general = general = _AtFirstCall(stored.general)
+        compiled: Callable[..., Any] = self._with_variants(general) if stored.variants else general
         if stored.raises is not None:
             compiled = stored.raises(compiled)
         if stored.restore is not None:
@@ -128,10 +132,12 @@ class _AtFirstCall:
 
     def __call__(self, *args: Any) -> Any:
         run = self._run
-        if run is None:
-            with self._lock:
-                run = self._run = self._run or self._bundle.load()
-        return run(*args)
+        return (run or self.load())(*args)
+
+    def load(self) -> Callable[..., Any]:
+        with self._lock:
+            self._run = self._run or self._bundle.load()
+            return self._run
 
 
 def _leaves(form: forms.Form, local: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -147,15 +153,22 @@ class Dispatcher:
         self.fallbacks: dict[str, int] = {}
         self._known: dict[Any, Loaded] = {}
 
-    def add(self, stored: Stored) -> Loaded:
+    def add(self, stored: Stored, *, at_once: bool = False) -> Loaded:
+        """A program more; with its code `at_once` rather than when it is first called."""
         loaded = Loaded(stored, self.live, None if stored.frame.wrapped else self.owner)
+        if at_once:
+            loaded.load()
         self.programs = [*self.programs, loaded]
         return loaded
+
+    def key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What a call is remembered by; None for one that is not."""
+        return forms.key(args, kwargs, None if self.module is None else self.module.training)
 
     def find(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
         """What serves a call; None where nothing does."""
         training = None if self.module is None else self.module.training
-        key = forms.key(args, kwargs, training)
+        key = self.key(args, kwargs)
         found = self._known.get(key) if key is not None else None
         if found is not None and not (found.asks_always and found.refusal(args, kwargs, training)):
             return found.run
@@ -180,7 +193,7 @@ class Dispatcher:
         view = program.view()
         asked = next((p for p in view.predicates if reason == f"it needs {p.text}"), None)
         return NewBehaviourError(
-            f"no program of {view.name} in the artifact serves this call, and nothing is compiled here",
+            f"no program of {view.name} that was loaded serves this call, and nothing is compiled here",
             where=f"{asked.file}:{asked.line}" if asked is not None else f"{view.file}:{view.line}",
             value=f"the nearest program is for {view.behaviour}; {reason}",
             fix='anyshape.precompile(fn, args, calls=[...]) with such a call, or on_new_behavior="eager"',

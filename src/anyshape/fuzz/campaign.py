@@ -216,6 +216,7 @@ def _shrunk_outside(finding: Finding, settings: Settings) -> Finding:
     return dataclasses.replace(finding, case=case)
 
 
+_STARTING = 10  # times as long as a program a worker may take to start: on a busy machine imports take minutes
 EAGER = Target("eager")
 
 
@@ -247,13 +248,15 @@ def _events(settings: Settings, given: dict[str, Any]) -> Iterator[dict[str, Any
     ]
     for pump in pumps:
         pump.start()
+    limit = _STARTING * settings.timeout
     try:
         while True:
             try:
-                line = lines.get(timeout=settings.timeout)
+                line = lines.get(timeout=limit)
             except queue.Empty:
-                yield {"event": "died", "how": "hang", "text": f"no answer within {settings.timeout:g} seconds"}
+                yield {"event": "died", "how": "hang", "text": f"no answer within {limit:g} seconds"}
                 return
+            limit = settings.timeout
             if line is None:
                 break
             yield json.loads(line)

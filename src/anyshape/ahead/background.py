@@ -1,0 +1,191 @@
+"""A compilation that holds nobody up.
+
+Owns `background=True`: a call that no program serves runs eagerly, and is counted, while a process of its own captures
+and compiles; what that made is loaded as other ranks' programs are. The process is a fork, so it has the callable and
+the arguments as they are, and nothing that capturing does to a process is seen in this one. What cannot be made there
+is compiled here, when it is next called.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import multiprocessing
+import multiprocessing.connection
+import os
+import pickle
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from anyshape._torch import compiling
+from anyshape.ahead.making import Workshop
+from anyshape.ahead.serving import Dispatcher
+from anyshape.ahead.stored import Stored
+from anyshape.door import Door
+from anyshape.engine import NOT_COMPILED, Engine
+from anyshape.errors import ArtifactError, FallbackWarning
+
+WAITING = "it is being compiled in the background"
+_LONGEST = 1800.0  # seconds after which a process that compiles is taken for stuck
+_NICENESS = 19  # calls that are served go first
+
+
+class Background:
+    """The programs of one callable that are made by processes of their own."""
+
+    def __init__(
+        self, live: Any, engine: Engine, *, door: Door | None, mode: str | None, options: dict[str, Any] | None
+    ) -> None:
+        self._live, self._engine = live, engine
+        self._policy = "compile" if door is None else door.declaration.on_new_behavior
+        self._workshop = functools.partial(Workshop, live, door=door, mode=mode, options=options)
+        owner = live if isinstance(live, torch.nn.Module) else getattr(live, "__self__", None)
+        self._dispatcher = Dispatcher(live, owner, owner if isinstance(owner, torch.nn.Module) else None)
+        self._here = ""  # why this callable is compiled by this process
+        self._said = False
+        self._failed: dict[Any, str] = {}  # calls that are, and why
+        self._lock = threading.Lock()
+        self._idle = threading.Event()
+        self._idle.set()
+        engine.waits = self.wait
+
+    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """`call`, taken only for what cannot be made elsewhere."""
+
+        @functools.wraps(call, updated=())
+        def served(*args: Any, **kwargs: Any) -> Any:
+            run = self._dispatcher.find(args, kwargs)
+            if run is not None:
+                return run(*args, **kwargs)
+            key = None if torch.compiler.is_compiling() else self._dispatcher.key(args, kwargs)
+            if self._dispatcher.programs and self._policy != "compile" and not self._engine.warming:
+                return self._outside(args, kwargs)
+            if key is None or not self._is_made_elsewhere(key, args, kwargs):
+                self._say_why_here()
+                return call(*args, **kwargs)
+            if self._engine.warming and self.wait(_LONGEST):  # whoever warms up wants the program, not the answer
+                return served(*args, **kwargs)
+            self._engine.count_eager(WAITING)
+            try:
+                return self._live(*args, **kwargs)
+            except Exception:
+                self._failed[key] = "eager raises"
+                raise
+
+        return served
+
+    def _outside(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """A call that none of the programs serves, where `on_new_behavior` says that no other is made."""
+        if self._policy == "error":
+            name = str(getattr(self._live, "__qualname__", type(self._live).__name__))
+            raise self._dispatcher.new_behaviour(args, kwargs, name)
+        self._engine.count_eager(NOT_COMPILED)
+        return self._live(*args, **kwargs)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until no process is at work."""
+        return self._idle.wait(timeout)
+
+    def _is_made_elsewhere(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether a process makes what serves a call, or will; one is at work at a time."""
+        with self._lock:
+            if self._here or key in self._failed:
+                return False
+            if not self._idle.is_set():
+                return True
+            self._here = _why_no_fork()
+            if self._here:
+                return False
+            self._idle.clear()
+        try:
+            self._start(key, args, kwargs)
+        except BaseException:
+            self._idle.set()
+            raise
+        return True
+
+    def _start(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        receiver, sender = multiprocessing.Pipe(duplex=False)
+        process = multiprocessing.get_context("fork").Process(
+            target=self._make, args=(sender, args, kwargs), name="anyshape-background"
+        )
+        with compiling.none_under_way() as alone, warnings.catch_warnings():
+            if not alone:  # another thread compiles: what it holds would be held in the fork for ever
+                self._idle.set()
+                return
+            warnings.simplefilter("ignore", DeprecationWarning)  # threads of others: the fork takes none of their locks
+            process.start()
+        sender.close()
+        _RUNNING.add(process)
+        threading.Thread(
+            target=self._take_over, args=(process, receiver, key), name="anyshape-background", daemon=True
+        ).start()
+
+    # -- in the process ------------------------------------------------------------------------------------------
+
+    def _make(self, sender: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        with contextlib.suppress(OSError):
+            os.nice(_NICENESS)
+        torch.set_num_threads(1)  # the pool's threads are not in the fork
+        try:
+            made: tuple[str, Any] = "made", [s.members("programs/0") for s in self._workshop().make(args, kwargs)]
+        except ArtifactError as error:
+            made = "refused", error.what
+        except BaseException as error:
+            made = "failed", f"{type(error).__name__}: {error}"
+        sender.send_bytes(pickle.dumps(made))
+
+    # -- in this one ---------------------------------------------------------------------------------------------
+
+    def _take_over(self, process: Any, receiver: Any, key: Any) -> None:
+        try:
+            ready = multiprocessing.connection.wait([receiver, process.sentinel], _LONGEST)
+            said: tuple[str, Any] = "failed", "the process died"
+            kind, made = pickle.loads(receiver.recv_bytes()) if receiver in ready else said
+            if kind == "made":
+                for members in made:
+                    self._dispatcher.add(Stored.read(members, "programs/0"), at_once=True)
+                self._engine.loaded = self._dispatcher.programs
+            elif kind == "refused" and key not in self._failed:
+                self._here = made
+            else:
+                self._failed[key] = made
+        except Exception as error:  # cut off, or what was made cannot be loaded: this process makes its own
+            self._failed[key] = f"{type(error).__name__}: {error}"
+        finally:
+            if process.is_alive():
+                process.kill()
+            process.join()
+            _RUNNING.discard(process)
+            self._idle.set()
+
+    def _say_why_here(self) -> None:
+        if self._here and not self._said:
+            self._said = True
+            warnings.warn(f"compiled when it is called, not in the background: {self._here}", FallbackWarning, 4)
+
+
+_RUNNING: set[Any] = set()
+
+
+@atexit.register
+def _end() -> None:
+    """A process that compiles is of no use to one that ends."""
+    for process in list(_RUNNING):
+        with contextlib.suppress(Exception):
+            process.kill()
+
+
+def _why_no_fork() -> str:
+    if "fork" not in multiprocessing.get_all_start_methods():
+        return "this system has no fork"
+    if multiprocessing.current_process().daemon:
+        return "a daemonic process may start no other"
+    if torch.cuda.is_initialized():  # capturing asks it: which attention kernel, for one, is chosen by the device
+        return "the driver of a GPU does not outlive a fork"
+    return ""

@@ -1,0 +1,200 @@
+"""Calls that run eagerly while a process of its own compiles."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from typing import Any
+
+import pytest
+import torch
+
+import anyshape
+from anyshape.ahead import background
+from anyshape.errors import FallbackWarning, NewBehaviourError, NotCompilableError
+
+WAIT = 400.0
+
+
+def fn(x: torch.Tensor) -> torch.Tensor:
+    return (x * 2).softmax(-1) if x.shape[0] > 4 else x + 1
+
+
+def test_eager_until_the_program_is_there() -> None:
+    f = anyshape.compile(fn, background=True)
+    x = torch.randn(3, 5)
+    torch.testing.assert_close(f(x), fn(x))
+    assert f.programs == ()
+    assert f.fallbacks == {background.WAITING: 1}
+    assert f.wait(WAIT)
+    for n in (0, 1, 2, 3, 4):
+        x = torch.randn(n, 5)
+        torch.testing.assert_close(f(x), fn(x))
+    assert [p.calls for p in f.programs] == [5]
+    assert f.fallbacks == {background.WAITING: 1}
+
+
+def test_every_behaviour_is_made() -> None:
+    f = anyshape.compile(fn, background=True)
+    for n in (3, 9):
+        f(torch.randn(n, 5))
+        assert f.wait(WAIT)
+    for n in (1, 7, 0, 30):
+        x = torch.randn(n, 2)
+        torch.testing.assert_close(f(x), fn(x))
+    assert sorted(p.behaviour for p in f.programs) == ["x.shape[0] <= 4", "x.shape[0] > 4"]
+    assert "ran eagerly" in str(anyshape.explain(f))
+
+
+def test_training() -> None:
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 2))
+    f = anyshape.compile(net, background=True)
+    f(torch.randn(3, 4)).sum().backward()
+    assert f.wait(WAIT)
+    net.zero_grad()
+    x = torch.randn(7, 4)
+    f(x).pow(2).sum().backward()
+    got = [p.grad.clone() for p in net.parameters()]
+    net.zero_grad()
+    net(x).pow(2).sum().backward()
+    for a, b in zip(got, net.parameters(), strict=True):
+        torch.testing.assert_close(a, b.grad)
+    assert [p.calls for p in f.programs] == [1]
+
+
+def test_this_process_captures_nothing() -> None:
+    from torch._dynamo.utils import counters
+
+    f = anyshape.compile(fn, background=True)
+    counters.clear()
+    f(torch.randn(2, 3))
+    assert f.wait(WAIT)
+    f(torch.randn(4, 3))
+    assert not counters["stats"] and not counters["aot_autograd"]
+
+
+def test_warming_up_waits() -> None:
+    f = anyshape.compile(fn, background=True)
+    with anyshape.warm_up(f):
+        f(torch.randn(2, 3))
+    assert f.fallbacks == {}
+    assert len(f.programs) == 1
+
+
+@pytest.mark.parametrize("policy", ["error", "eager"])
+def test_no_other_behaviour_where_none_is_wanted(policy: str) -> None:
+    f = anyshape.compile(fn, background=True, on_new_behavior=policy)
+    f(torch.randn(2, 3))
+    assert f.wait(WAIT)
+    x = torch.randn(8, 3)
+    if policy == "error":
+        with pytest.raises(NewBehaviourError, match=r"x\.shape\[0\] <= 4"):
+            f(x)
+    else:
+        torch.testing.assert_close(f(x), fn(x))
+        assert f.fallbacks["a new behaviour, and none is compiled"] == 1
+    assert len(f.programs) == 1
+
+
+def test_what_cannot_be_made_elsewhere_is_compiled_here() -> None:
+    def breaks(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        torch._dynamo.graph_break()
+        return y * 2
+
+    f = anyshape.compile(breaks, background=True)
+    f(torch.randn(3))
+    assert f.wait(WAIT)
+    x = torch.randn(5)
+    with pytest.warns(FallbackWarning, match="compiled when it is called"):
+        torch.testing.assert_close(f(x), breaks(x))
+    assert f.programs
+
+
+def test_an_error_of_eager_is_raised_each_time() -> None:
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        return x.view(7)
+
+    f = anyshape.compile(wrong, background=True)
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            f(torch.randn(3))
+        assert f.wait(WAIT)
+    with anyshape.warm_up(f), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert f(torch.randn(7)).shape == (7,)  # others are made there all the same
+
+
+def test_a_process_that_is_killed() -> None:
+    f = anyshape.compile(fn, background=True)
+    x = torch.randn(2, 3)
+    f(x)
+    (process,) = background._RUNNING
+    os.kill(process.pid, signal.SIGKILL)
+    assert f.wait(30)
+    assert not background._RUNNING
+    torch.testing.assert_close(f(x), fn(x))  # such a call is compiled here
+    assert len(f.programs) == 1
+
+
+def test_many_threads_start_one_process() -> None:
+    f = anyshape.compile(fn, background=True)
+    started = []
+    stock = background.Background._start
+
+    def start(self: Any, *args: Any) -> Any:
+        started.append(1)
+        return stock(self, *args)
+
+    background.Background._start = start  # type: ignore[method-assign]
+    try:
+        threads = [threading.Thread(target=f, args=(torch.randn(2, n),)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        background.Background._start = stock  # type: ignore[method-assign]
+    assert f.wait(WAIT)
+    assert started == [1]
+    assert len(f.programs) == 1
+
+
+def test_one_that_ends_takes_its_process_along() -> None:
+    script = (
+        "import torch, anyshape\n"
+        "from anyshape.ahead import background\n"
+        "f = anyshape.compile(lambda x: x.softmax(-1), background=True)\n"
+        "f(torch.randn(3, 4))\n"
+        "print(next(iter(background._RUNNING)).pid)\n"
+    )
+    path = os.pathsep.join(p for p in sys.path if p)
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert ran.returncode == 0, ran.stderr
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(ran.stdout), 0)
+
+
+@pytest.mark.parametrize("more", [{"backend": "eager"}, {"distributed": "one-rank"}])
+def test_it_is_inductors_and_this_hosts(more: dict[str, Any]) -> None:
+    with pytest.raises(NotCompilableError, match="background=True"):
+        anyshape.compile(fn, background=True, **more)
+
+
+def test_no_warning_of_python_about_the_fork() -> None:
+    f = anyshape.compile(fn, background=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f(torch.randn(2, 3))
+        assert f.wait(WAIT)
