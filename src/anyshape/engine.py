@@ -23,6 +23,7 @@ from anyshape._torch import (
     aliases,
     breaks,
     capture,
+    common_sizes,
     light_code,
     loose_strides,
     memory,
@@ -403,6 +404,9 @@ class Engine:
             clock=specialise.clock(master.device),
             compile_seconds=lambda: program.compile_seconds,
             wanted=wanted if clauses else None,
+            make_shared=functools.partial(
+                common_sizes.job, master, self._backend, {s: recording.text(s) for s in places}
+            ),
         )
 
     def serves_alone(self, code: types.CodeType, *, guarded: bool) -> bool:

@@ -2,8 +2,9 @@
 
 Owns when a program gets one, how many it may have, and whether one stays. The general program serves from the first
 call; sizes on which it has spent as long as compiling it took get code of their own, made in the background from the
-same captured graph. A variant that cannot be made, or is no faster, is dropped, and its reason kept. How code is made
-from a graph, and what a clock is, is handed in: nothing here knows torch.
+same captured graph; when several have, those that follow get code for all that has what they have in common. A variant
+that cannot be made, or is no faster, is dropped, and its reason kept. How code is made from a graph, and what a clock
+is, is handed in: nothing here knows torch.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 import queue
@@ -32,6 +34,8 @@ class Policy:
     share: float = 1.0  # of the time that compiling the program took, spent on a size, makes it hot
     calls: int = 2_000  # so do these many calls, however short
     most: int = 8  # variants of a program
+    alone: int = 3  # sizes that get code of their own before one is made for what they have in common
+    most_shared: int = 2  # of those
     most_keys: int = 4_096  # sizes whose calls are counted
     slower: float = 1.0  # a variant that takes this part of the general program's time, or more, is dropped
 
@@ -47,10 +51,24 @@ class Clock(Protocol):
         """Seconds a call, or None while the calls that were timed are under way."""
 
 
+class Shared(Protocol):
+    """Code for all sizes that have something in common."""
+
+    @property
+    def run(self) -> Callable[..., Any]: ...
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def admits(self) -> Callable[[Key], bool]:
+        """Whether it is for the sizes of a key."""
+
+
 class _Sizes:
     """What is known of the calls with one key."""
 
-    __slots__ = ("calls", "clock", "general", "recent", "run", "seconds", "served", "state", "until")
+    __slots__ = ("alone", "calls", "clock", "general", "recent", "run", "seconds", "served", "shared", "state", "until")
 
     def __init__(self, clock: Clock | None) -> None:
         self.state = "timed"  # timed | counted | compiling | tried | served | left
@@ -61,7 +79,16 @@ class _Sizes:
         self.clock = clock
         self.general: float | None = None  # seconds a call of the general program
         self.run: Callable[..., Any] | None = None
+        self.shared: _SharedCode | None = None  # whose code `run` is, where it is not for these sizes alone
+        self.alone = False  # what sizes have in common is of no use to these
         self.seconds = 0.0  # that the variant took to make
+
+
+class _SharedCode:
+    """A shared variant and what it took to make."""
+
+    def __init__(self, code: Shared, seconds: float) -> None:
+        self.code, self.seconds = code, seconds
 
 
 class Tiers:
@@ -77,6 +104,7 @@ class Tiers:
         clock: Callable[[], Clock],
         compile_seconds: Callable[[], float],
         wanted: Callable[[Key], bool] | None = None,
+        make_shared: Callable[[Sequence[Key]], Callable[[], Shared] | None] | None = None,
         policy: Policy | None = None,
         worker: Worker | None = None,
     ) -> None:
@@ -87,6 +115,9 @@ class Tiers:
         self._clock = clock
         self._compile_seconds = compile_seconds
         self._wanted = wanted  # sizes that a clause of `specialize` names; None: those that are hot
+        self._make_shared = make_shared
+        self._shared: list[_SharedCode] = []
+        self._shared_tried = 0
         self.policy = policy or Policy()
         self._worker = worker or WORKER
         self._sizes: dict[Key, _Sizes] = {}
@@ -110,7 +141,11 @@ class Tiers:
     def variants(self) -> tuple[Variant, ...]:
         """Those that serve calls."""
         served = [(k, s) for k, s in list(self._sizes.items()) if s.run is not None]
-        return tuple(Variant(self._text(k), s.served + s.recent, s.seconds) for k, s in served)
+        own = [Variant(self._text(k), s.served + s.recent, s.seconds) for k, s in served if s.shared is None]
+        for shared in self._shared:
+            calls = sum(s.served + s.recent for _, s in served if s.shared is shared)
+            own.append(Variant(shared.code.text, calls, shared.seconds))
+        return tuple(own)
 
     def make_now(self, args: Sequence[Any]) -> None:
         """The variant for these sizes, if a clause names them; made by this thread, and kept."""
@@ -122,7 +157,8 @@ class Tiers:
 
     def made(self) -> list[tuple[Key, str, Callable[..., Any]]]:
         """The variants with their keys, what those mean, and their code."""
-        return [(k, self._text(k), s.run) for k, s in list(self._sizes.items()) if s.run is not None]
+        found = [(k, s) for k, s in list(self._sizes.items()) if s.shared is None]
+        return [(k, self._text(k), s.run) for k, s in found if s.run is not None]
 
     # -- the way of a size ---------------------------------------------------------------------------------------
 
@@ -165,10 +201,16 @@ class Tiers:
         with self._lock:
             if sizes.state != "counted":
                 return
-            if not self._room_for(sizes):
+            if not sizes.alone and self._takes_shared(key, sizes):
+                return
+            shared = None if sizes.alone else self._shared_job(key)
+            if shared is None and not self._room_for(sizes):
                 sizes.until = 1.25 * sizes.calls
                 return
             sizes.state = "compiling"
+        if shared is not None:
+            self._worker.submit(self, functools.partial(self._share, key, sizes, shared))
+            return
         job = self._make(args)  # looks at the inputs now, and keeps none of them
 
         def work() -> None:
@@ -185,9 +227,49 @@ class Tiers:
 
         self._worker.submit(self, work)
 
+    def _takes_shared(self, key: Key, sizes: _Sizes) -> bool:
+        """Have the sizes served by code that is there for what they have in common with others, if there is any."""
+        for shared in self._shared:
+            if shared.code.admits(key):
+                sizes.clock = self._clock()
+                sizes.shared, sizes.state = shared, "tried"
+                sizes.run = shared.code.run
+                return True
+        return False
+
+    def _shared_job(self, key: Key) -> Callable[[], Shared] | None:
+        """What makes code for all that hot sizes have in common, once several of them are."""
+        if self._make_shared is None or self._shared_tried >= self.policy.most_shared:
+            return None
+        hot = [k for k, s in self._sizes.items() if s.run is not None and s.shared is None]
+        if len(hot) < self.policy.alone:
+            return None
+        job = self._make_shared([*hot, key])
+        self._shared_tried += job is not None
+        return job
+
+    def _share(self, key: Key, sizes: _Sizes, job: Callable[[], Shared]) -> None:
+        began = time.perf_counter()
+        try:
+            made = job()
+            admitted = made.admits(key)
+        except Exception as error:
+            self.dropped[
+                f"code for several sizes could not be compiled: {type(error).__name__}: {str(error)[:200]}"
+            ] += 1
+            admitted = False
+        if admitted:
+            self._shared = [*self._shared, _SharedCode(made, time.perf_counter() - began)]
+        with self._lock:
+            sizes.alone = not admitted
+            sizes.state = "counted"
+            sizes.until = 0
+            if admitted:
+                self._takes_shared(key, sizes)
+
     def _room_for(self, sizes: _Sizes) -> bool:
         """Whether there is room for one more variant, made if need be by giving up the one that is called least."""
-        kept = [s for s in self._sizes.values() if s.run is not None or s.state == "compiling"]
+        kept = [s for s in self._sizes.values() if s.shared is None and (s.run is not None or s.state == "compiling")]
         if len(kept) < self.policy.most:
             return True
         served = [s for s in kept if s.state == "served"]
@@ -215,7 +297,11 @@ class Tiers:
             if took is not None:
                 sizes.clock = None
                 sizes.state = "served"
-                if took >= self.policy.slower * sizes.general:
+                if took < self.policy.slower * sizes.general:
+                    return result
+                if sizes.shared is not None:  # code of their own may be
+                    sizes.run, sizes.shared, sizes.alone, sizes.state, sizes.until = None, None, True, "counted", 0
+                else:
                     self._drop(key, sizes, f"is no faster: {took / sizes.general:.2f} of the general program's time")
         return result
 

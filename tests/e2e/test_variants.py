@@ -76,6 +76,50 @@ def test_inputs_that_are_written() -> None:
     assert len(f.variants) == 1
 
 
+def test_many_hot_sizes_share_code_for_what_they_have_in_common() -> None:
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        return F.layer_norm(F.gelu(x), x.shape[-1:]), (x * 2).softmax(-1)
+
+    f = anyshape.compile(fn)
+    with expect_programs(1):
+        f(torch.randn(3, 7))
+        for n in (16, 32, 48, 128, 80, 96):
+            heat(f, torch.randn(8, n))
+        others = [(8, 112), (8, 64), (8, 33), (9, 64), (0, 64), (8, 1), (1, 1), (8, 128), (8, 256)]
+        for rows, n in others:
+            assert difference(fn, f, (torch.randn(rows, n),)) is None
+    *own, shared = f.variants
+    assert [v.text for v in own] == [f"x.shape[0] == 8 and x.shape[1] == {n}" for n in (16, 32, 48)]
+    assert shared.text == "x.shape[0] == 8 and x.shape[1] <= 128 and x.shape[1] % 16 == 0"
+    assert shared.calls >= 3
+
+
+def test_shared_code_is_for_layouts_it_was_made_for() -> None:
+    f = anyshape.compile(lambda x: x.softmax(-1), specialize="hot")
+    for n in (16, 32, 48, 64):
+        heat(f, torch.randn(8, n))
+    x = torch.randn(64, 8).t()
+    for _ in range(6):
+        torch.testing.assert_close(f(x), x.softmax(-1))
+        assert f.wait(120)
+
+
+def test_shared_code_forward_and_backward() -> None:
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.LayerNorm(8), nn.Linear(8, 2))
+    eager = copy.deepcopy(model)
+    f = anyshape.compile(model)
+    with expect_programs(1):
+        for n in [k for k in (16, 32, 48, 64, 80) for _ in range(4)] + [24, 40, 64, 1, 0]:
+            x = torch.randn(n, 6)
+            for call in (f, eager):
+                call.zero_grad()
+                call(x).square().sum().backward()
+            for mine, theirs in zip(model.parameters(), eager.parameters(), strict=True):
+                torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-4, atol=1e-4)
+            assert f.wait(120)
+    assert any("%" in v.text and v.calls for v in f.variants)
+
+
 def test_never() -> None:
     f = anyshape.compile(normalised, specialize="never")
     heat(f, torch.randn(8, 16), 2)

@@ -161,3 +161,69 @@ def test_a_forked_process_has_a_worker_of_its_own() -> None:
         WORKER.submit(done, done.set)
         os._exit(0 if done.wait(10) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+class Even:
+    """Code for even sizes."""
+
+    text = "n % 2 == 0"
+
+    def __init__(self, seconds: float) -> None:
+        self.run = costing(seconds, "for even")
+
+    def admits(self, key: Any) -> bool:
+        return bool(key[0] % 2 == 0)
+
+
+def hot(tiers: Tiers, n: int) -> Any:
+    for _ in range(30):
+        tiers(n)
+    assert tiers._worker.wait([tiers], 10)
+    for _ in range(5):
+        tiers(n)
+    return tiers(n)[0]
+
+
+def test_several_hot_sizes_get_code_for_what_they_have_in_common() -> None:
+    asked: list[Any] = []
+    tiers = make_tiers(make_shared=lambda keys: asked.append(keys) or (lambda: Even(0.6)))
+    assert [hot(tiers, n) for n in (2, 4, 6)] == ["for 2", "for 4", "for 6"]
+    assert hot(tiers, 8) == "for even"
+    assert asked == [[(2,), (4,), (6,), (8,)]]
+    assert hot(tiers, 10) == "for even"  # it is there
+    assert len(asked) == 1
+    assert [v.text for v in tiers.variants] == ["n == 2", "n == 4", "n == 6", "n % 2 == 0"]
+    assert len(tiers.made()) == 3
+
+
+def test_what_it_is_not_for_gets_code_of_its_own() -> None:
+    tiers = make_tiers(make_shared=lambda keys: lambda: Even(0.6))
+    for n in (2, 4, 6, 8):
+        hot(tiers, n)
+    hot(tiers, 9)
+    assert hot(tiers, 9) == "for 9"
+
+
+def test_what_is_no_faster_with_shared_code_gets_its_own() -> None:
+    tiers = make_tiers(make_shared=lambda keys: lambda: Even(2.0))
+    for n in (2, 4, 6):
+        hot(tiers, n)
+    hot(tiers, 8)
+    assert hot(tiers, 8) == "for 8"
+
+
+def test_shared_code_that_cannot_be_made() -> None:
+    def fails() -> Any:
+        raise RuntimeError("no such luck")
+
+    tiers = make_tiers(make_shared=lambda keys: fails)
+    for n in (2, 4, 6):
+        hot(tiers, n)
+    hot(tiers, 8)
+    assert hot(tiers, 8) == "for 8"
+    assert any("several sizes" in reason for reason in tiers.dropped)
+
+
+def test_sizes_with_nothing_in_common() -> None:
+    tiers = make_tiers(make_shared=lambda keys: None)
+    assert [hot(tiers, n) for n in (2, 4, 6, 9)] == ["for 2", "for 4", "for 6", "for 9"]

@@ -91,18 +91,34 @@ class Master:
         return lambda: self._compile(backend, seen)
 
     def _compile(self, backend: Any, seen: Sequence[Any]) -> Callable[..., Any]:
+        def inputs() -> list[Any]:
+            mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+            return [self._input(mode, v, s) for v, s in zip(self.placeholders, seen, strict=True)]
+
+        return self.compiled(backend, inputs, [None if isinstance(s, tuple) else s for s in seen])
+
+    def compiled(self, backend: Any, inputs: Callable[[], list[Any]], baked: Sequence[Any]) -> Callable[..., Any]:
+        """The graph compiled once more, for other inputs; numbers in `baked` take the place of placeholders."""
         graph = torch.fx.GraphModule(self.graph, copy.deepcopy(self.graph.graph))
-        for node, value in zip(graph.graph.find_nodes(op="placeholder"), seen, strict=True):
-            if not isinstance(value, tuple):
+        for node, value in zip(graph.graph.find_nodes(op="placeholder"), baked, strict=True):
+            if value is not None:
                 _bake(node, value)
         for node in graph.graph.nodes:
             for name in ("example_value", "val"):
                 node.meta.pop(name, None)
         graph.recompile()
         with convert_frame.compile_lock, self._state(), compiling.scope(), _untold_to_others():
-            mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-            inputs = [self._input(mode, v, s) for v, s in zip(self.placeholders, seen, strict=True)]
-            return backend(graph, inputs)  # type: ignore[no-any-return]
+            return backend(graph, inputs())  # type: ignore[no-any-return]
+
+    def measured(self) -> list[tuple[Any, int]]:
+        """In the order of a key: tensors with a free size and their dims, and None for a number."""
+        found: list[tuple[Any, int]] = []
+        for value in self.placeholders:
+            if not isinstance(value, torch.Tensor):
+                found.append((None, 0))
+            elif _is_free(value):
+                found.append((value, value.dim()))
+        return found
 
     def _input(self, mode: FakeTensorMode, value: Any, seen: Any) -> Any:
         if not isinstance(value, torch.Tensor):
