@@ -2,7 +2,7 @@
 
 Owns when a program gets one, how many it may have, and whether one stays. The general program serves from the first
 call; sizes on which it has spent as long as compiling it took get code of their own, made in the background from the
-same captured graph; when several have, those that follow get code for all that has what they have in common. A variant
+same captured graph; when as many have it as may, those that follow get code for what they all have in common. A variant
 that cannot be made, or is no faster, is dropped, and its reason kept. How code is made from a graph, and what a clock
 is, is handed in: nothing here knows torch.
 """
@@ -33,9 +33,8 @@ class Policy:
     samples: int = 12  # calls that are timed before a variant is thought of, and of the variant before it stays
     share: float = 1.0  # of the time that compiling the program took, spent on a size, makes it hot
     calls: int = 2_000  # so do these many calls, however short
-    most: int = 8  # variants of a program
-    alone: int = 3  # sizes that get code of their own before one is made for what they have in common
-    most_shared: int = 2  # of those
+    most: int = 8  # sizes of a program that have code of their own
+    most_shared: int = 2  # variants for what hot sizes have in common, made when there are more of them
     most_keys: int = 4_096  # sizes whose calls are counted
     slower: float = 1.0  # a variant that takes this part of the general program's time, or more, is dropped
 
@@ -68,7 +67,20 @@ class Shared(Protocol):
 class _Sizes:
     """What is known of the calls with one key."""
 
-    __slots__ = ("alone", "calls", "clock", "general", "recent", "run", "seconds", "served", "shared", "state", "until")
+    __slots__ = (
+        "alone",
+        "calls",
+        "clock",
+        "general",
+        "recent",
+        "run",
+        "samples",
+        "seconds",
+        "served",
+        "shared",
+        "state",
+        "until",
+    )
 
     def __init__(self, clock: Clock | None) -> None:
         self.state = "timed"  # timed | counted | compiling | tried | served | left
@@ -76,6 +88,7 @@ class _Sizes:
         self.until: float = 0  # calls before it is asked again whether the size is hot
         self.recent = 0  # calls of the variant since variants were last compared
         self.served = 0  # and before
+        self.samples = 0  # calls that were timed
         self.clock = clock
         self.general: float | None = None  # seconds a call of the general program
         self.run: Callable[..., Any] | None = None
@@ -176,10 +189,13 @@ class Tiers:
             return self._general(*args)
         clock = sizes.clock
         assert clock is not None
+        if self._worker.busy and self._wanted is None:
+            return self._general(*args)  # what is compiled in the meantime would be in the time
         started = clock.start()
         result = self._general(*args)
         clock.stop(started)
-        if sizes.calls >= self.policy.samples or self._wanted is not None:
+        sizes.samples += 1
+        if sizes.samples >= self.policy.samples or self._wanted is not None:
             sizes.state = "counted"
         return result
 
@@ -201,9 +217,11 @@ class Tiers:
         with self._lock:
             if sizes.state != "counted":
                 return
-            if not sizes.alone and self._takes_shared(key, sizes):
-                return
-            shared = None if sizes.alone else self._shared_job(key)
+            shared = None
+            if not sizes.alone and len(self._own()) >= self.policy.most:
+                if self._takes_shared(key, sizes):
+                    return
+                shared = self._shared_job(key)
             if shared is None and not self._room_for(sizes):
                 sizes.until = 1.25 * sizes.calls
                 return
@@ -221,7 +239,7 @@ class Tiers:
                 self._drop(key, sizes, f"could not be compiled: {type(error).__name__}: {str(error)[:200]}")
                 return
             sizes.seconds = time.perf_counter() - began
-            sizes.clock = self._clock()
+            sizes.clock, sizes.samples = self._clock(), 0
             sizes.state = "tried"
             sizes.run = run
 
@@ -231,19 +249,17 @@ class Tiers:
         """Have the sizes served by code that is there for what they have in common with others, if there is any."""
         for shared in self._shared:
             if shared.code.admits(key):
-                sizes.clock = self._clock()
+                sizes.clock, sizes.samples = self._clock(), 0
                 sizes.shared, sizes.state = shared, "tried"
                 sizes.run = shared.code.run
                 return True
         return False
 
     def _shared_job(self, key: Key) -> Callable[[], Shared] | None:
-        """What makes code for all that hot sizes have in common, once several of them are."""
+        """What makes code for all that hot sizes have in common; None where that is nothing."""
         if self._make_shared is None or self._shared_tried >= self.policy.most_shared:
             return None
         hot = [k for k, s in self._sizes.items() if s.run is not None and s.shared is None]
-        if len(hot) < self.policy.alone:
-            return None
         job = self._make_shared([*hot, key])
         self._shared_tried += job is not None
         return job
@@ -267,9 +283,13 @@ class Tiers:
             if admitted:
                 self._takes_shared(key, sizes)
 
+    def _own(self) -> list[_Sizes]:
+        """Sizes that have code of their own, or are about to."""
+        return [s for s in self._sizes.values() if s.shared is None and (s.run is not None or s.state == "compiling")]
+
     def _room_for(self, sizes: _Sizes) -> bool:
         """Whether there is room for one more variant, made if need be by giving up the one that is called least."""
-        kept = [s for s in self._sizes.values() if s.shared is None and (s.run is not None or s.state == "compiling")]
+        kept = self._own()
         if len(kept) < self.policy.most:
             return True
         served = [s for s in kept if s.state == "served"]
@@ -277,7 +297,7 @@ class Tiers:
         if least is None or sizes.calls < 2 * (least.recent + 1):
             return False
         least.run, least.state, least.clock, least.calls = None, "timed", self._clock(), 0
-        least.general, least.until = None, 0
+        least.general, least.until, least.samples = None, 0, 0
         for other in served:
             other.served, other.recent = other.served + other.recent, 0
         self.dropped["called less than others"] += 1
@@ -289,10 +309,13 @@ class Tiers:
         if clock is None or sizes.general is None:
             sizes.state = "served"
             return run(*args)
+        if self._worker.busy:
+            return run(*args)
         started = clock.start()
         result = run(*args)
         clock.stop(started)
-        if sizes.recent >= self.policy.samples:
+        sizes.samples += 1
+        if sizes.samples >= self.policy.samples:
             took = clock.median()
             if took is not None:
                 sizes.clock = None
@@ -326,6 +349,11 @@ class Worker:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="anyshape-variants", daemon=True)
                 self._thread.start()
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is being made."""
+        return bool(self._waiting)
 
     def wait(self, owners: Sequence[Any], timeout: float | None) -> bool:
         """Until nothing of `owners` is under way; False if that took longer than `timeout` seconds."""

@@ -186,7 +186,9 @@ def hot(tiers: Tiers, n: int) -> Any:
 
 def test_several_hot_sizes_get_code_for_what_they_have_in_common() -> None:
     asked: list[Any] = []
-    tiers = make_tiers(make_shared=lambda keys: asked.append(keys) or (lambda: Even(0.6)))
+    tiers = make_tiers(
+        policy=Policy(samples=4, most=3), make_shared=lambda keys: asked.append(keys) or (lambda: Even(0.6))
+    )
     assert [hot(tiers, n) for n in (2, 4, 6)] == ["for 2", "for 4", "for 6"]
     assert hot(tiers, 8) == "for even"
     assert asked == [[(2,), (4,), (6,), (8,)]]
@@ -197,7 +199,7 @@ def test_several_hot_sizes_get_code_for_what_they_have_in_common() -> None:
 
 
 def test_what_it_is_not_for_gets_code_of_its_own() -> None:
-    tiers = make_tiers(make_shared=lambda keys: lambda: Even(0.6))
+    tiers = make_tiers(policy=Policy(samples=4, most=3), make_shared=lambda keys: lambda: Even(0.6))
     for n in (2, 4, 6, 8):
         hot(tiers, n)
     hot(tiers, 9)
@@ -205,7 +207,7 @@ def test_what_it_is_not_for_gets_code_of_its_own() -> None:
 
 
 def test_what_is_no_faster_with_shared_code_gets_its_own() -> None:
-    tiers = make_tiers(make_shared=lambda keys: lambda: Even(2.0))
+    tiers = make_tiers(policy=Policy(samples=4, most=3), make_shared=lambda keys: lambda: Even(2.0))
     for n in (2, 4, 6):
         hot(tiers, n)
     hot(tiers, 8)
@@ -216,7 +218,7 @@ def test_shared_code_that_cannot_be_made() -> None:
     def fails() -> Any:
         raise RuntimeError("no such luck")
 
-    tiers = make_tiers(make_shared=lambda keys: fails)
+    tiers = make_tiers(policy=Policy(samples=4, most=3), make_shared=lambda keys: fails)
     for n in (2, 4, 6):
         hot(tiers, n)
     hot(tiers, 8)
@@ -225,5 +227,8 @@ def test_shared_code_that_cannot_be_made() -> None:
 
 
 def test_sizes_with_nothing_in_common() -> None:
-    tiers = make_tiers(make_shared=lambda keys: None)
-    assert [hot(tiers, n) for n in (2, 4, 6, 9)] == ["for 2", "for 4", "for 6", "for 9"]
+    tiers = make_tiers(policy=Policy(samples=4, most=3), make_shared=lambda keys: None)
+    assert [hot(tiers, n) for n in (2, 4, 6)] == ["for 2", "for 4", "for 6"]
+    for _ in range(4):
+        last = hot(tiers, 9)
+    assert last == "for 9"  # it is called more than another one

@@ -215,7 +215,7 @@ class EventClock:
             self._events.append((started, event))
 
     def median(self) -> float | None:
-        if not self._events or not self._events[-1][1].query():
+        if not self._events or torch.cuda.is_current_stream_capturing() or not self._events[-1][1].query():
             return None
         return statistics.median(a.elapsed_time(b) / 1e3 for a, b in self._events)
 
