@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import anyshape
-from anyshape.testing import difference
+from anyshape.testing import difference, expect_programs
 
 BACKENDS = ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
 
@@ -140,3 +140,20 @@ CHECKING = ASSERTING.replace("assert found.shape[0] != 2", "torch._check(found.s
 def test_an_assertion_about_what_is_computed_raises_what_eager_does(text: str, backend: str) -> None:
     calls = [(torch.tensor(x),) for x in ([1.0, 2.0, 3.0], [0.0, 1.0, 1.0], [0.0])]
     assert agrees(of_text(text), *calls, backend=backend).fallbacks == {}
+
+
+def test_a_mean_of_complex_numbers() -> None:
+    f = anyshape.compile(lambda x: x.mean(1, keepdim=True), backend="aot_eager")
+    with expect_programs(1):
+        for n in (3, 2, 5, 1):
+            x = torch.randn(2, n, dtype=torch.complex64)
+            torch.testing.assert_close(f(x), x.mean(1, keepdim=True))
+
+
+@pytest.mark.parametrize("shape", [(0, 1, 1), (0, 3, 4), (2, 0, 4), (3, 4)])
+def test_attention_without_heads(shape: tuple[int, ...]) -> None:
+    attention = lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=x.shape[-2] > 1, scale=0.3)
+    f = anyshape.compile(attention, backend="aot_eager")
+    for given in (shape, (2, 3, 4)):
+        x = torch.randn(*given)
+        torch.testing.assert_close(f(x), attention(x))

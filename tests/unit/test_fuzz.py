@@ -209,6 +209,19 @@ def test_an_error_of_what_nobody_reads_is_torchs_own() -> None:
     assert known.name(dataclasses.replace(unread, results=("v0", "v1")), "eager raised") is None
 
 
+def test_an_operand_that_is_written_over_is_torchs_own() -> None:
+    over = Case(
+        inputs=(Input("x0", ("a", "a"), "float32"),),
+        steps=(Step("transpose", "v0", ("x0",), (("dim", 0), ("e", 1))), Step("add_", "v1", ("x0", "v0"))),
+        results=("v1",),
+        calls=(Call((("a", 3),), ("contiguous",)),),
+    )
+    assert known.name(over, "eager raised") == "overlapping-operands"
+    apart = dataclasses.replace(over, inputs=(*over.inputs, Input("x1", ("a", "a"), "float32")))
+    apart = dataclasses.replace(apart, steps=(Step("add_", "v1", ("x0", "x1")),))
+    assert known.name(apart, "eager raised") is None
+
+
 def test_a_known_fault_says_what_it_is() -> None:
     mixed = Case(
         inputs=(Input("x0", ("a",), "float32"), Input("x1", ("a", "a"), "int64")),

@@ -46,6 +46,7 @@ from anyshape._torch import (
     loose_strides,
     memory,
     nodes,
+    numbers,
     out_calls,
     random_state,
     ranges,
@@ -136,6 +137,7 @@ def patches(
         stack.enter_context(steps.patches())
         stack.enter_context(scans.patches())
         stack.enter_context(ranges.patches())
+        stack.enter_context(numbers.patches())
         stack.enter_context(rule_calls.patches({**rules, **random_state.rules(), **scans.rules()}))
         stack.enter_context(rule_calls.patches(dict(oblivious_rules), when=rule_calls.concerns_oblivious))
         stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))

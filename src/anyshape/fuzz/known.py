@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable
 
 from anyshape.fuzz.case import Case, binds
+from anyshape.fuzz.operations import OPERATIONS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,11 +48,23 @@ def _computes_what_nobody_reads(case: Case) -> bool:
     return False
 
 
+def _writes_over_an_operand(case: Case) -> bool:
+    """Whether something is written in place that was made of what another operand was made of."""
+    made_of: dict[str, set[str]] = {i.name: {i.name} for i in case.inputs}
+    for step in case.steps:
+        of = [made_of.get(name, {name}) for name in step.operands]
+        if OPERATIONS[step.op].family == "inplace" and any(of[0] & other for other in of[1:]):
+            return True
+        made_of[step.target] = {step.target}.union(*of)
+    return False
+
+
 KNOWN: tuple[Known, ...] = (
     Known("lost-scalar-write", _writes_a_double_scalar),
     Known("interpolates-nothing", _interpolates, says="sizes should be greater than 0"),
     Known("unread-errors", _computes_what_nobody_reads),
     Known("mixed-products", _multiplies_mixed_dtypes, says="have the same dtype"),
+    Known("overlapping-operands", _writes_over_an_operand),
 )
 
 

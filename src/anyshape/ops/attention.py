@@ -1,8 +1,9 @@
 """Attention over nothing.
 
 Eager takes the plain formula where a length or the number of heads is 0; the fused CPU kernel that it takes otherwise
-does not survive it (a division by zero in native code, torch 2.11 to 2.13). Which kernel a graph holds is therefore a
-question about these sizes. An empty batch is nothing special to either.
+does not survive it (a division by zero in native code, torch 2.11 to 2.15). Which kernel a graph holds is therefore a
+question about these sizes. An empty batch is nothing special to either; what has three dims has no heads, but for torch
+2.15, which takes its first dim for them and the fused kernel.
 """
 
 from __future__ import annotations
@@ -12,6 +13,18 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+
+
+def _fused_dims() -> int:
+    """The fewest dims of a query with which eager takes the fused kernel: its gradient says which it took."""
+    with torch.inference_mode(False), torch.enable_grad():
+        query = torch.ones(1, 1, 1, device="cpu", requires_grad=True)
+        last = F.scaled_dot_product_attention(query, query, query).grad_fn
+        nodes = [] if last is None else [last, *(n for n, _ in last.next_functions if n is not None)]
+    return 3 if any("FlashAttention" in n.name() for n in nodes) else 4
+
+
+FUSED_DIMS = _fused_dims()
 
 
 def scaled_dot_product_attention(
@@ -24,7 +37,8 @@ def scaled_dot_product_attention(
     scale: Any = None,
     enable_gqa: bool = False,
 ) -> Any:
-    if query.shape[-2] == 0 or key.shape[-2] == 0 or (query.dim() > 3 and query.shape[-3] == 0):
+    heads = query.dim() >= FUSED_DIMS
+    if query.shape[-2] == 0 or key.shape[-2] == 0 or (heads and query.shape[-3] == 0):
         return _over_nothing(query, key, value, enable_gqa)
     is_causal = True if is_causal else False  # noqa: SIM210 - a comparison of sizes, which is no bool to the kernel
     return F.scaled_dot_product_attention(
