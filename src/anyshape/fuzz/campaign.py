@@ -145,7 +145,7 @@ def _run_chunk(settings: Settings, start: int, stop: int, corpus: Corpus) -> dic
     while number < stop:
         number = _run_worker(settings, number, stop, result, corpus)
     result["seconds"] = time.monotonic() - began
-    return result | {"ops": sorted(result["ops"]), "pairs": sorted(result["pairs"]), "kinds": dict(result["kinds"])}
+    return result | {"ops": sorted(result["ops"]), "pairs": sorted(result["pairs"]), "kinds": dict(+result["kinds"])}
 
 
 def _run_worker(settings: Settings, start: int, stop: int, result: dict[str, Any], corpus: Corpus) -> int:
@@ -167,6 +167,9 @@ def _run_worker(settings: Settings, start: int, stop: int, result: dict[str, Any
             result["compiled"] += event["programs"]
             result["eagerly"].update(event.get("eagerly", ()))
             result["kinds"][event["kind"] or event["text"] or "equal"] += 1
+        elif kind == "known":
+            result["kinds"].subtract([event["kind"]])
+            result["kinds"][f"known: {event['fault']}"] += 1
         elif kind == "finding":
             raw = event["finding"]
             finding = repro.from_json(raw)
