@@ -251,10 +251,12 @@ class Recording:
         if self.phase == "lowering":
             if general is not None and not self._must_be_known(expr):
                 return general
-            if boolean and general is None and expr in self._outcomes:
-                return sympy.sympify(self._outcomes[expr])
+            # Code is made from these answers (the order of strides, whether dims can be merged): what all sizes from 2
+            # on say goes before what a trace took for granted where it could not tell.
             if boolean and self._is_about_units(expr, truth):
                 return truth
+            if boolean and general is None and expr in self._outcomes:
+                return sympy.sympify(self._outcomes[expr])
             self._assume_truth(expr, truth)
             return truth
         if self.phase == "aot":

@@ -157,3 +157,21 @@ def test_attention_without_heads(shape: tuple[int, ...]) -> None:
     for given in (shape, (2, 3, 4)):
         x = torch.randn(*given)
         torch.testing.assert_close(f(x), attention(x))
+
+
+def test_strides_of_a_transposed_copy_under_inductor() -> None:
+    """A trace could not tell which of two strides is the smaller, and the code went by that."""
+    f = anyshape.compile(lambda x: x.clone().transpose(0, -1))
+    for shape in ((5, 6, 7), (2, 3, 4)):
+        x = torch.randn(*shape)
+        assert f(x).stride() == x.clone().transpose(0, -1).stride()
+
+
+def test_parts_of_an_expanded_input_under_inductor() -> None:
+    """The code read beyond the input: its stride of 0 was taken for that of a contiguous one."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        twice = torch.cat([x, x], dim=1)
+        return twice.masked_fill(torch.ones(twice.shape[-2], twice.shape[-1]).tril() == 0, -1)
+
+    agrees(fn, *((torch.randn(1, n).expand(n, n),) for n in (7, 5, 2)), backend="inductor")

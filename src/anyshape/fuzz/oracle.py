@@ -28,6 +28,8 @@ COMPILERS = ("anyshape", "stock:static", "stock:dynamic", "stock:unbacked", "eag
 _STOCK = {"stock:dynamic": "dynamic=True", "stock:unbacked": "mark_unbacked"}
 # Inductor fuses and reorders; what it may do to a value is not what is looked for here.
 _TOLERANCE = {"inductor": 1e-3}
+_SHORT_TOLERANCE = {"inductor": 2e-2}  # with dtypes of two or three digits
+_SHORT = ("bfloat16", "float16")
 
 
 # A size becomes the length of a Python list here, which no aten call shows.
@@ -94,7 +96,8 @@ def judge(case: Case, target: Target) -> Verdict:
     began = time.perf_counter()
     torch.compiler.reset()
     fn = function(case)
-    tolerance = _TOLERANCE.get(target.backend)
+    short = any(i.dtype in _SHORT for i in case.inputs)
+    tolerance = (_SHORT_TOLERANCE if short else _TOLERANCE).get(target.backend)
     seen: set[Any] = set()
     eagerly: list[str] = []
     raised = 0
