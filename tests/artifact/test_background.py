@@ -20,6 +20,12 @@ from anyshape.errors import FallbackWarning, NewBehaviourError, NotCompilableErr
 WAIT = 400.0
 
 
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that is busy with tests, a process that gives way to all others takes minutes."""
+    monkeypatch.setattr(background, "_NICENESS", 0)
+
+
 def fn(x: torch.Tensor) -> torch.Tensor:
     return (x * 2).softmax(-1) if x.shape[0] > 4 else x + 1
 
@@ -98,6 +104,30 @@ def test_no_other_behaviour_where_none_is_wanted(policy: str) -> None:
     else:
         torch.testing.assert_close(f(x), fn(x))
         assert f.fallbacks["a new behaviour, and none is compiled"] == 1
+    assert len(f.programs) == 1
+
+
+def test_while_another_thread_compiles() -> None:
+    """Its locks would be in the fork: the call runs eagerly, and whoever warms up waits."""
+    from torch._dynamo.convert_frame import compile_lock
+
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with compile_lock:
+            held.set()
+            over.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    f = anyshape.compile(fn, background=True)
+    f(torch.randn(2, 3))
+    assert f.fallbacks == {background.WAITING: 1} and not background._RUNNING
+    threading.Timer(0.5, over.set).start()
+    with anyshape.warm_up(f):
+        f(torch.randn(2, 3))
+    thread.join()
     assert len(f.programs) == 1
 
 

@@ -42,9 +42,9 @@ def scope() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def none_under_way() -> Iterator[bool]:
-    """Whether no other thread compiles; none begins inside."""
-    alone = convert_frame.compile_lock.acquire(blocking=False)
+def none_under_way(*, wait: bool) -> Iterator[bool]:
+    """Whether no other thread compiles, after a `wait` for those that do; none begins inside."""
+    alone = convert_frame.compile_lock.acquire(blocking=wait)
     try:
         yield alone
     finally:

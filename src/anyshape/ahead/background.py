@@ -24,7 +24,7 @@ import torch
 
 from anyshape._torch import compiling
 from anyshape.ahead.making import Workshop
-from anyshape.ahead.serving import Dispatcher
+from anyshape.ahead.serving import MOST_KEYS, Dispatcher
 from anyshape.ahead.stored import Stored
 from anyshape.door import Door
 from anyshape.engine import NOT_COMPILED, Engine
@@ -74,7 +74,7 @@ class Background:
             try:
                 return self._live(*args, **kwargs)
             except Exception:
-                self._failed[key] = "eager raises"
+                self._fail(key, "eager raises")
                 raise
 
         return served
@@ -114,7 +114,7 @@ class Background:
         process = multiprocessing.get_context("fork").Process(
             target=self._make, args=(sender, args, kwargs), name="anyshape-background"
         )
-        with compiling.none_under_way() as alone, warnings.catch_warnings():
+        with compiling.none_under_way(wait=self._engine.warming > 0) as alone, warnings.catch_warnings():
             if not alone:  # another thread compiles: what it holds would be held in the fork for ever
                 self._idle.set()
                 return
@@ -154,15 +154,20 @@ class Background:
             elif kind == "refused" and key not in self._failed:
                 self._here = made
             else:
-                self._failed[key] = made
+                self._fail(key, made)
         except Exception as error:  # cut off, or what was made cannot be loaded: this process makes its own
-            self._failed[key] = f"{type(error).__name__}: {error}"
+            self._fail(key, f"{type(error).__name__}: {error}")
         finally:
             if process.is_alive():
                 process.kill()
             process.join()
             _RUNNING.discard(process)
             self._idle.set()
+
+    def _fail(self, key: Any, reason: str) -> None:
+        if len(self._failed) >= MOST_KEYS:
+            self._failed.clear()
+        self._failed[key] = reason
 
     def _say_why_here(self) -> None:
         if self._here and not self._said:
