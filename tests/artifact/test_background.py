@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from typing import Any
 
@@ -170,6 +172,46 @@ def test_a_process_that_is_killed() -> None:
     assert not background._RUNNING
     torch.testing.assert_close(f(x), fn(x))  # such a call is compiled here
     assert len(f.programs) == 1
+
+
+def test_threads_that_build_kernels_stay_with_the_parent() -> None:
+    """Inductor's pool of them is inherited without its threads; a kernel that no cache has is built there."""
+    new = random.random()
+    here = anyshape.compile(lambda x: x.sin() * new)
+    here(torch.randn(3))
+    f = anyshape.compile(lambda x: x.cos() * new + 1, background=True)
+    f(torch.randn(3))
+    assert f.wait(WAIT)
+    assert len(f.programs) == 1
+
+
+def test_a_process_that_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stuck:
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            pass
+
+        def make(self, *args: Any) -> Any:
+            threading.Event().wait()
+
+    monkeypatch.setattr(background, "_STILL", 1.0)
+    monkeypatch.setattr(background, "Workshop", Stuck)
+    f = anyshape.compile(fn, background=True)
+    f(torch.randn(2, 3))
+    assert f.wait(WAIT)
+    with pytest.warns(FallbackWarning, match="for a thread that stayed behind"):
+        f(torch.randn(2, 3))
+    assert len(f.programs) == 1 and not background._RUNNING
+
+
+def test_one_that_computes_is_not_stuck() -> None:
+    script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"
+    process = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
+    try:
+        time.sleep(1)
+        assert background._activity(process.pid) != background._activity(process.pid)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def test_many_threads_start_one_process() -> None:

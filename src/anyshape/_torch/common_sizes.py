@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from anyshape._torch import python_code
-from anyshape._torch.specialise import Master
+from anyshape._torch.specialise import Master, stand_in
 
 _DIVISORS = (64, 32, 16, 8)  # what loads and stores of several elements need
 
@@ -104,10 +104,7 @@ def _compile(master: Master, backend: Any, common: Mapping[Any, Common], key: tu
     def tensor(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return number(value)
-        with mode, torch.no_grad():
-            size, stride = [number(n) for n in value.shape], [number(n) for n in value.stride()]
-            made = torch.empty_strided(size, stride, dtype=value.dtype, device=value.device)
-        return made.requires_grad_(value.requires_grad)
+        return stand_in(mode, value, [number(n) for n in value.shape], [number(n) for n in value.stride()])
 
     with tracing(TracingContext(mode)):
         run = master.compiled(backend, lambda: [tensor(v) for v in master.placeholders], _baked(master, own))
@@ -139,11 +136,9 @@ def _baked(master: Master, own: Mapping[Any, Any]) -> list[Any]:
 def _layout(master: Master, own: Mapping[Any, Any], new: dict[Any, str]) -> Callable[[tuple[Any, ...]], bool]:
     """Whether strides are those that the code was made for."""
     wanted: list[tuple[int, Any]] = []
-    start = 0
-    for value, dims in master.measured():
-        if value is not None:
+    for value, start in master.in_key():
+        if isinstance(value, torch.Tensor):
             strides = [n.node.expr.xreplace(own) if isinstance(n, torch.SymInt) else n for n in value.stride()]
-            wanted += [(start + dims + i, sympy.sympify(s)) for i, s in enumerate(strides)]
-        start += 2 * dims if value is not None else 1
+            wanted += [(start + value.dim() + i, sympy.sympify(s)) for i, s in enumerate(strides)]
     evaluate = python_code.function([s for _, s in wanted], new) if wanted else lambda key: ()
     return lambda key: all(key[i] == n for (i, _), n in zip(wanted, evaluate(key), strict=True))

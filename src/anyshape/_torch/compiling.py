@@ -1,7 +1,7 @@
 """What holds of torch while a captured graph is compiled.
 
 Owns the one scope for a general program and for its variants: what AOTAutograd and Inductor do otherwise than for
-stock; and whether anything is compiled at all.
+stock; whether anything is compiled at all; and what a fork needs to compile.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
+import torch
 import torch._dynamo.convert_frame as convert_frame
 import torch._functorch._aot_autograd.graph_compile as graph_compile
 import torch._functorch.config as functorch_config
+import torch._inductor.async_compile as async_compile
 
 from anyshape._torch import cuda_graphs, direct_writes, gpu_repairs, lowering
 
@@ -50,6 +52,12 @@ def none_under_way(*, wait: bool) -> Iterator[bool]:
     finally:
         if alone:
             convert_frame.compile_lock.release()
+
+
+def in_a_fork() -> None:
+    """What a forked process has to be told before it compiles."""
+    torch.set_num_threads(1)  # the threads of OpenMP's pool stayed with the parent
+    async_compile.AsyncCompile.pool.cache_clear()  # and those that build kernels; torch itself forgets its other pools
 
 
 def _none_donated(*args: Any, **kwargs: Any) -> list[int]:

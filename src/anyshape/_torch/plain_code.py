@@ -8,12 +8,12 @@ code. Code that writes to its inputs, gives back views of them, differentiates o
 from __future__ import annotations
 
 import ast
-import atexit
 import contextlib
 import dataclasses
 import functools
 import hashlib
 import importlib.util
+import multiprocessing.util
 import os
 import shutil
 import tempfile
@@ -207,13 +207,9 @@ def directory() -> str:
 @functools.cache
 def _directory_of(pid: int) -> str:
     made = tempfile.mkdtemp(prefix="anyshape-")
-    atexit.register(_remove, made, pid)
+    # Unlike atexit, it is heard by a process that multiprocessing forked; and by no other than this one.
+    multiprocessing.util.Finalize(None, shutil.rmtree, (made,), {"ignore_errors": True}, exitpriority=0)
     return made
-
-
-def _remove(path: str, pid: int) -> None:
-    if os.getpid() == pid:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def incomplete(what: str) -> ArtifactError:

@@ -72,18 +72,23 @@ class Master:
     def places(self) -> dict[Any, int]:
         """Where each free size stands in a key, by the symbol it was given, whatever it is known to equal since."""
         found: dict[Any, int] = {}
+        for value, at in self.in_key():
+            numbers = value.shape if isinstance(value, torch.Tensor) else (value,)
+            for i, number in enumerate(numbers):
+                if isinstance(number, (torch.SymInt, torch.SymFloat)):
+                    found.setdefault(number.node._expr, at + i)
+        return found
+
+    def in_key(self) -> Iterator[tuple[Any, int]]:
+        """The inputs that a key has something of, and where that begins: of a tensor sizes and strides, or a number."""
         at = 0
         for value in self.placeholders:
-            if isinstance(value, torch.Tensor) and _is_free(value):
-                for i, size in enumerate(value.shape):
-                    if isinstance(size, torch.SymInt):
-                        found.setdefault(size.node._expr, at + i)
-                at += 2 * value.dim()
-            elif not isinstance(value, torch.Tensor):
-                if isinstance(value, (torch.SymInt, torch.SymFloat)):
-                    found.setdefault(value.node._expr, at)
+            if not isinstance(value, torch.Tensor):
+                yield value, at
                 at += 1
-        return found
+            elif _is_free(value):
+                yield value, at
+                at += 2 * value.dim()
 
     def job(self, backend: Any, args: Sequence[Any]) -> Callable[[], Callable[..., Any]]:
         """What compiles the graph for inputs like `args`, of which nothing but sizes and strides is kept."""
@@ -93,7 +98,8 @@ class Master:
     def _compile(self, backend: Any, seen: Sequence[Any]) -> Callable[..., Any]:
         def inputs() -> list[Any]:
             mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-            return [self._input(mode, v, s) for v, s in zip(self.placeholders, seen, strict=True)]
+            pairs = zip(self.placeholders, seen, strict=True)
+            return [stand_in(mode, v, *s) if isinstance(v, torch.Tensor) else s for v, s in pairs]
 
         return self.compiled(backend, inputs, [None if isinstance(s, tuple) else s for s in seen])
 
@@ -110,24 +116,6 @@ class Master:
         with convert_frame.compile_lock, self._state(), compiling.scope(), _untold_to_others():
             return backend(graph, inputs())  # type: ignore[no-any-return]
 
-    def measured(self) -> list[tuple[Any, int]]:
-        """In the order of a key: tensors with a free size and their dims, and None for a number."""
-        found: list[tuple[Any, int]] = []
-        for value in self.placeholders:
-            if not isinstance(value, torch.Tensor):
-                found.append((None, 0))
-            elif _is_free(value):
-                found.append((value, value.dim()))
-        return found
-
-    def _input(self, mode: FakeTensorMode, value: Any, seen: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
-            return seen
-        sizes, strides = seen
-        with mode, torch.no_grad():
-            made = torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
-        return made.requires_grad_(value.requires_grad)
-
     @contextlib.contextmanager
     def _state(self) -> Iterator[None]:
         """Grad mode and autocast belong to a thread: the one that compiles gets those of the one that captured."""
@@ -137,6 +125,13 @@ class Master:
             for device, dtype in self.autocast:
                 stack.enter_context(torch.autocast(device, dtype=dtype))
             yield
+
+
+def stand_in(mode: FakeTensorMode, value: torch.Tensor, sizes: Sequence[Any], strides: Sequence[Any]) -> torch.Tensor:
+    """An input like `value`, of other sizes."""
+    with mode, torch.no_grad():
+        made = torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+    return made.requires_grad_(value.requires_grad)
 
 
 _stock_create_args = symbolic_trace.Tracer.create_args_for_root

@@ -11,11 +11,13 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import glob
 import multiprocessing
 import multiprocessing.connection
 import os
 import pickle
 import threading
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -31,7 +33,8 @@ from anyshape.engine import NOT_COMPILED, Engine
 from anyshape.errors import ArtifactError, FallbackWarning
 
 WAITING = "it is being compiled in the background"
-_LONGEST = 1800.0  # seconds after which a process that compiles is taken for stuck
+_LONGEST = 1800.0  # seconds that a process may take
+_STILL = 60.0  # seconds in which it does nothing at all, after which it is taken for stuck
 _NICENESS = 19  # calls that are served go first
 
 
@@ -44,8 +47,7 @@ class Background:
         self._live, self._engine = live, engine
         self._policy = "compile" if door is None else door.declaration.on_new_behavior
         self._workshop = functools.partial(Workshop, live, door=door, mode=mode, options=options)
-        owner = live if isinstance(live, torch.nn.Module) else getattr(live, "__self__", None)
-        self._dispatcher = Dispatcher(live, owner, owner if isinstance(owner, torch.nn.Module) else None)
+        self._dispatcher = Dispatcher(live)
         self._here = ""  # why this callable is compiled by this process
         self._said = False
         self._failed: dict[Any, str] = {}  # calls that are, and why
@@ -131,8 +133,8 @@ class Background:
     def _make(self, sender: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         with contextlib.suppress(OSError):
             os.nice(_NICENESS)
-        torch.set_num_threads(1)  # the pool's threads are not in the fork
         try:
+            compiling.in_a_fork()
             made: tuple[str, Any] = "made", [s.members("programs/0") for s in self._workshop().make(args, kwargs)]
         except ArtifactError as error:
             made = "refused", error.what
@@ -144,9 +146,7 @@ class Background:
 
     def _take_over(self, process: Any, receiver: Any, key: Any) -> None:
         try:
-            ready = multiprocessing.connection.wait([receiver, process.sentinel], _LONGEST)
-            said: tuple[str, Any] = "failed", "the process died"
-            kind, made = pickle.loads(receiver.recv_bytes()) if receiver in ready else said
+            kind, made = _outcome(process, receiver)
             if kind == "made":
                 for members in made:
                     self._dispatcher.add(Stored.read(members, "programs/0"), at_once=True)
@@ -173,6 +173,38 @@ class Background:
         if self._here and not self._said:
             self._said = True
             warnings.warn(f"compiled when it is called, not in the background: {self._here}", FallbackWarning, 4)
+
+
+def _outcome(process: Any, receiver: Any) -> tuple[str, Any]:
+    """What the process made, or that it did not."""
+    until = time.monotonic() + _LONGEST
+    seen, since = _activity(process.pid), time.monotonic()
+    while time.monotonic() < until:
+        ready = multiprocessing.connection.wait([receiver, process.sentinel], _STILL / 10)
+        if ready:
+            return pickle.loads(receiver.recv_bytes()) if receiver in ready else ("failed", "the process died")
+        now = _activity(process.pid)
+        if now != seen:
+            seen, since = now, time.monotonic()
+        elif time.monotonic() - since > _STILL:
+            return "refused", "a fork of this process waits for ever, for a thread that stayed behind"
+    return "failed", f"it took more than {_LONGEST:.0f} s"
+
+
+def _activity(pid: int) -> object:
+    """Changes for as long as a process or one that it started does something; where that cannot be seen, it does."""
+    parents: dict[int, int] = {}
+    spent: dict[int, tuple[str, ...]] = {}
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        with contextlib.suppress(OSError), open(path) as file:  # one that ended meanwhile
+            fields = file.read().rpartition(")")[2].split()
+            of = int(path.split("/")[2])
+            parents[of], spent[of] = int(fields[1]), ("running",) if fields[0] in "RD" else tuple(fields[11:15])
+    members = {pid}
+    while more := {child for child, parent in parents.items() if parent in members} - members:
+        members |= more
+    seen = {member: spent[member] for member in members if member in spent}
+    return seen if seen and ("running",) not in seen.values() else object()
 
 
 _RUNNING: set[Any] = set()

@@ -61,8 +61,7 @@ def from_contents(contents: container.Contents, fn: Any, *, where: str, on_new_b
         what = 'on_new_behavior="eager" runs the original, and the file does not have it'
         raise ArtifactError(what, where=where, fix=f'anyshape.load("{where}", fn, ...)', code="AS055")
     programs = [Stored.read(contents.members, f"programs/{i}") for i in range(len(facts["programs"]))]
-    owner = fn if isinstance(fn, torch.nn.Module) else getattr(fn, "__self__", None)
-    dispatcher = Dispatcher(fn, owner, owner if isinstance(owner, torch.nn.Module) else None)
+    dispatcher = Dispatcher(fn)
     for program in programs:
         dispatcher.add(program)
     eagerly = fn if on_new_behavior == "eager" else None

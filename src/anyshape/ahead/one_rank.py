@@ -16,8 +16,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
-
 from anyshape._torch import environment, process_group
 from anyshape.ahead import sources
 from anyshape.ahead.agreement import Board, DirectoryBoard, Lease, StoreBoard, UrlBoard
@@ -51,8 +49,7 @@ class OneRank:
         self._live, self._engine, self._door, self._artifacts = live, engine, door, artifacts
         self._workshop = functools.cache(lambda: Workshop(live, door=door, mode=mode, options=options))
         self._options = [mode, options]
-        owner = live if isinstance(live, torch.nn.Module) else getattr(live, "__self__", None)
-        self._dispatcher = Dispatcher(live, owner, owner if isinstance(owner, torch.nn.Module) else None)
+        self._dispatcher = Dispatcher(live)
         self._patience = float(os.environ.get(PATIENCE, "60")) if patience is None else patience
         self._seen: set[str] = set()
         self._local = ""  # why this callable is compiled by each rank itself

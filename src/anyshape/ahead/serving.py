@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
+
 from anyshape._torch import forms, frames
 from anyshape._torch.bundle import Bundle
 from anyshape.ahead.admitted import Admitted
@@ -147,8 +149,10 @@ def _leaves(form: forms.Form, local: Mapping[str, Any]) -> tuple[Any, ...]:
 class Dispatcher:
     """The programs of a callable. `find` gives the one that serves a call."""
 
-    def __init__(self, live: Any, owner: Any, module: Any = None) -> None:
-        self.live, self.owner, self.module = live, owner, module
+    def __init__(self, live: Any) -> None:
+        self.live = live
+        self.owner = live if isinstance(live, torch.nn.Module) else getattr(live, "__self__", None)
+        self.module = self.owner if isinstance(self.owner, torch.nn.Module) else None
         self.programs: list[Loaded] = []
         self.fallbacks: dict[str, int] = {}
         self._known: dict[Any, Loaded] = {}

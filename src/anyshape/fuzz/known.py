@@ -48,14 +48,19 @@ def _computes_what_nobody_reads(case: Case) -> bool:
     return False
 
 
+_VIEWS = ("view", "slicing", "joining", "inplace")  # families with operations whose result may be a view
+
+
 def _writes_over_an_operand(case: Case) -> bool:
-    """Whether something is written in place that was made of what another operand was made of."""
-    made_of: dict[str, set[str]] = {i.name: {i.name} for i in case.inputs}
+    """Whether something is written in place that may lie in the memory of another operand."""
+    memory: dict[str, str] = {}  # whose memory a view may lie in
     for step in case.steps:
-        of = [made_of.get(name, {name}) for name in step.operands]
-        if OPERATIONS[step.op].family == "inplace" and any(of[0] & other for other in of[1:]):
+        of = [memory.get(name, name) for name in step.operands]
+        family = OPERATIONS[step.op].family
+        if family == "inplace" and of[0] in of[1:]:
             return True
-        made_of[step.target] = {step.target}.union(*of)
+        if family in _VIEWS and of:
+            memory[step.target] = of[0]
     return False
 
 
