@@ -4,8 +4,8 @@ A four-block transformer serves requests of changing batch and length, drawn by 
 total minus the sum of what each call takes on warm static code of its size. Each mode runs in a process of its own with
 caches of its own, so that all are cold.
 
-usage: trace.py [--device cuda] [--calls 2000] [--distinct 40] [--seed 0] [--modes anyshape,auto,...] [--json FILE]
-                [--plot FILE.html]
+usage: trace.py [--device cuda] [--width 512] [--calls 2000] [--distinct 40] [--seed 0] [--modes anyshape,auto,...]
+                [--json FILE] [--plot FILE.html]
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ def requests(device: str, calls: int, distinct: int, seed: int) -> list[tuple[in
     return drawn.choices(pool, weights, k=calls)
 
 
-def model(device: str) -> Any:
+def model(device: str, width: int) -> Any:
     import torch
 
-    width = WIDTH[device]
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(width, 8, 4 * width, dropout=0.0, batch_first=True, norm_first=True)
 
@@ -69,7 +68,7 @@ def serve(mode: str, options: Any) -> dict[str, Any]:
     import anyshape
 
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1 << 20
-    net, device = model(options.device), options.device
+    net, device = model(options.device, options.width), options.device
     given = {"dynamic": {"dynamic": True}, "static": {"dynamic": False}}.get(mode, {})
     if mode.startswith("anyshape"):
         never = "never" if mode.endswith("never") else None
@@ -79,7 +78,7 @@ def serve(mode: str, options: Any) -> dict[str, Any]:
     dtype = next(net.parameters()).dtype
     sizes = requests(device, options.calls, options.distinct, options.seed)
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
-    inputs = {s: torch.randn(*s, WIDTH[device], device=device, dtype=dtype) for s in dict.fromkeys(sizes)}
+    inputs = {s: torch.randn(*s, options.width, device=device, dtype=dtype) for s in dict.fromkeys(sizes)}
     if mode == "unbacked":
         for x in inputs.values():
             torch._dynamo.decorators.mark_unbacked(x, 0)
@@ -104,7 +103,9 @@ def serve(mode: str, options: Any) -> dict[str, Any]:
                     wait()
                     again.append(time.perf_counter() - before)
                 warm[str(size)] = statistics.median(again)
-    kept = {"programs": len(f.programs), "variants": len(f.variants)} if mode.startswith("anyshape") else {}
+    kept: dict[str, Any] = {}
+    if mode.startswith("anyshape"):
+        kept = {"programs": len(f.programs), "variants": len(f.variants), "fallbacks": dict(f.fallbacks)}
     return {"mode": mode, "total": total, "took": took, "warm": warm, **kept}
 
 
@@ -148,6 +149,7 @@ def plot(rows: list[dict[str, Any]], path: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu", choices=LIMITS)
+    parser.add_argument("--width", type=int)
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--distinct", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
@@ -156,10 +158,11 @@ def main() -> None:
     parser.add_argument("--json")
     parser.add_argument("--plot")
     options = parser.parse_args()
+    options.width = options.width or WIDTH[options.device]
     if options.mode:
         pathlib.Path(options.json).write_text(json.dumps(serve(options.mode, options)))
         return
-    passed_on = [f"--{n}={getattr(options, n)}" for n in ("device", "calls", "distinct", "seed")]
+    passed_on = [f"--{n}={getattr(options, n)}" for n in ("device", "width", "calls", "distinct", "seed")]
     sizes = requests(options.device, options.calls, options.distinct, options.seed)
     rows = []
     for mode in options.modes.split(","):

@@ -45,6 +45,9 @@ class Door:
         self._copies_inputs = bool(self._contiguous) or declaration.layout == "contiguous"
         self._calls = _Calls()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Door, (self.declaration, self._signature, self._owner)
+
     # -- each call ---------------------------------------------------------------------------------------------
 
     def around(self, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import signal
@@ -16,7 +17,8 @@ import pytest
 import torch
 
 import anyshape
-from anyshape.ahead import background
+from anyshape._torch import compiling
+from anyshape.ahead import background, helpers, shipping
 from anyshape.errors import FallbackWarning, NewBehaviourError, NotCompilableError
 
 WAIT = 400.0
@@ -25,7 +27,7 @@ WAIT = 400.0
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine that is busy with tests, a process that gives way to all others takes minutes."""
-    monkeypatch.setattr(background, "_NICENESS", 0)
+    monkeypatch.setattr(helpers, "NICENESS", 0)
 
 
 def fn(x: torch.Tensor) -> torch.Tensor:
@@ -125,7 +127,7 @@ def test_while_another_thread_compiles() -> None:
     held.wait()
     f = anyshape.compile(fn, background=True)
     f(torch.randn(2, 3))
-    assert f.fallbacks == {background.WAITING: 1} and not background._RUNNING
+    assert f.fallbacks == {background.WAITING: 1} and not helpers.RUNNING
     threading.Timer(0.5, over.set).start()
     with anyshape.warm_up(f):
         f(torch.randn(2, 3))
@@ -166,10 +168,10 @@ def test_a_process_that_is_killed() -> None:
     f = anyshape.compile(fn, background=True)
     x = torch.randn(2, 3)
     f(x)
-    (process,) = background._RUNNING
+    (process,) = helpers.RUNNING
     os.kill(process.pid, signal.SIGKILL)
     assert f.wait(30)
-    assert not background._RUNNING
+    assert not helpers.RUNNING
     torch.testing.assert_close(f(x), fn(x))  # such a call is compiled here
     assert len(f.programs) == 1
 
@@ -193,14 +195,14 @@ def test_a_process_that_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
         def make(self, *args: Any) -> Any:
             threading.Event().wait()
 
-    monkeypatch.setattr(background, "_STILL", 1.0)
-    monkeypatch.setattr(background, "Workshop", Stuck)
+    monkeypatch.setattr(helpers, "STILL", 1.0)
+    monkeypatch.setattr(helpers, "Workshop", Stuck)
     f = anyshape.compile(fn, background=True)
     f(torch.randn(2, 3))
     assert f.wait(WAIT)
     with pytest.warns(FallbackWarning, match="for a thread that stayed behind"):
         f(torch.randn(2, 3))
-    assert len(f.programs) == 1 and not background._RUNNING
+    assert len(f.programs) == 1 and not helpers.RUNNING
 
 
 def test_one_that_computes_is_not_stuck() -> None:
@@ -208,10 +210,113 @@ def test_one_that_computes_is_not_stuck() -> None:
     process = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
     try:
         time.sleep(1)
-        assert background._activity(process.pid) != background._activity(process.pid)
+        assert helpers._activity(process.pid) != helpers._activity(process.pid)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def threads_for_code(sender: Any) -> None:
+    from torch._inductor.utils import parallel_num_threads
+
+    compiling.in_a_fork()
+    sender.send((parallel_num_threads(), torch.get_num_threads()))
+
+
+def test_code_is_for_the_threads_of_the_parent() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        receiver, sender = multiprocessing.Pipe(duplex=False)
+        process = multiprocessing.get_context("fork").Process(target=threads_for_code, args=(sender,))
+        process.start()
+        assert receiver.recv() == (3, 1)
+        process.join()
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.fixture
+def _no_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the driver of a GPU is in use."""
+    monkeypatch.setattr(helpers, "why_no_fork", lambda: "no fork here")
+
+
+class Tied(torch.nn.Module):
+    """Two layers of one weight, and a buffer that is a view of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)
+        self.b.weight = self.a.weight
+        self.register_buffer("row", self.a.weight.detach()[0])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.b(self.a(x).relu()) * self.row
+
+
+@pytest.mark.usefixtures("_no_fork")
+@pytest.mark.parametrize("grad", [True, False])
+def test_a_process_that_is_started_anew(grad: bool) -> None:
+    net = Tied()
+    f = anyshape.compile(net, background=True)
+    with torch.set_grad_enabled(grad):
+        f(torch.randn(3, 6))
+        assert f.wait(WAIT)
+        for n in (0, 1, 5):
+            x = torch.randn(n, 6)
+            torch.testing.assert_close(f(x), net(x))
+            assert f(x).requires_grad == grad
+    assert [p.calls for p in f.programs] == [6] and list(f.fallbacks.values()) == [1]
+
+
+@pytest.mark.usefixtures("_no_fork")
+def test_what_has_no_name_goes_there_by_value() -> None:
+    pytest.importorskip("cloudpickle")
+    shift = torch.randn(40)
+    f = anyshape.compile(lambda x, scale: x * scale + shift, background=True, where=["n >= 1"], shapes={"x": "n 40"})
+    f(torch.randn(3, 40), 2.5)
+    assert f.wait(WAIT)
+    x = torch.randn(7, 40)
+    torch.testing.assert_close(f(x, 2.5), x * 2.5 + shift)
+    assert [p.calls for p in f.programs] == [1]
+
+
+@pytest.mark.usefixtures("_no_fork")
+def test_what_cannot_go_there_is_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipping, "_has_cloudpickle", lambda: False)
+    f = anyshape.compile(lambda x: x + 1, background=True)
+    with pytest.warns(FallbackWarning, match=r"no fork here.*pip install cloudpickle"):
+        f(torch.randn(3))
+    assert len(f.programs) == 1 and not helpers.RUNNING
+
+
+def test_tensors_go_without_their_data() -> None:
+    base = torch.randn(100, 100)
+    given = {
+        "base": base,
+        "view": base[10:20].t(),
+        "again": base,
+        "weight": torch.nn.Parameter(base),
+        "small": torch.arange(3),
+    }
+    data = shipping.dumps(given)
+    assert len(data) < 2_000
+    made = shipping.loads(data)
+    for name, tensor in given.items():
+        assert type(made[name]) is type(tensor)
+        assert (made[name].shape, made[name].stride(), made[name].dtype) == (
+            tensor.shape,
+            tensor.stride(),
+            tensor.dtype,
+        )
+        assert (made[name].requires_grad, made[name].storage_offset()) == (
+            tensor.requires_grad,
+            tensor.storage_offset(),
+        )
+    assert made["again"] is made["base"]
+    assert made["view"].untyped_storage().data_ptr() == made["base"].untyped_storage().data_ptr()
+    assert made["small"].tolist() == [0, 1, 2]
 
 
 def test_many_threads_start_one_process() -> None:
@@ -240,10 +345,10 @@ def test_many_threads_start_one_process() -> None:
 def test_one_that_ends_takes_its_process_along() -> None:
     script = (
         "import torch, anyshape\n"
-        "from anyshape.ahead import background\n"
+        "from anyshape.ahead import helpers\n"
         "f = anyshape.compile(lambda x: x.softmax(-1), background=True)\n"
         "f(torch.randn(3, 4))\n"
-        "print(next(iter(background._RUNNING)).pid)\n"
+        "print(next(iter(helpers.RUNNING)).pid)\n"
     )
     path = os.pathsep.join(p for p in sys.path if p)
     ran = subprocess.run(

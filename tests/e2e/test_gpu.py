@@ -67,3 +67,17 @@ def test_cuda_graphs_are_recorded_for_a_few_sizes(training: bool, monkeypatch: p
                 results.append([result.detach().clone(), *(p.grad.clone() for p in net.parameters() if training)])
             torch.testing.assert_close(*results, atol=1e-3, rtol=1e-3)
     assert [len(m.sizes) for m in made] == [3] * (1 + training)
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+def test_a_first_call_that_does_not_wait(training: bool) -> None:
+    """The driver does not outlive a fork, so a process is started that is told of the tensors, without their data."""
+    net = torch.nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True, device="cuda").train(training)
+    f = anyshape.compile(net, background=True)
+    with torch.set_grad_enabled(training):
+        f(torch.randn(3, 10, 64, device="cuda"))
+        assert f.wait(300)
+        for shape in ((1, 1), (5, 33), (2, 0), (8, 7)):
+            x = torch.randn(*shape, 64, device="cuda")
+            torch.testing.assert_close(f(x), net(x), rtol=1e-3, atol=1e-3)
+    assert [p.calls for p in f.programs] == [4] and list(f.fallbacks.values()) == [1], f.fallbacks

@@ -68,6 +68,7 @@ OPTIONAL = (
     "pytest",
     "safetensors",
     "cryptography",
+    "cloudpickle",
 )
 PRIVATE = re.compile(r"^torch\.(?!_check$)(_(?!_)|.*\._(?!_)|fx\.experimental)")
 

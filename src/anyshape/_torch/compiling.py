@@ -16,6 +16,7 @@ import torch._dynamo.convert_frame as convert_frame
 import torch._functorch._aot_autograd.graph_compile as graph_compile
 import torch._functorch.config as functorch_config
 import torch._inductor.async_compile as async_compile
+import torch._inductor.config as inductor_config
 
 from anyshape._torch import cuda_graphs, direct_writes, gpu_repairs, lowering
 
@@ -56,8 +57,10 @@ def none_under_way(*, wait: bool) -> Iterator[bool]:
 
 def in_a_fork() -> None:
     """What a forked process has to be told before it compiles."""
-    torch.set_num_threads(1)  # the threads of OpenMP's pool stayed with the parent
-    async_compile.AsyncCompile.pool.cache_clear()  # and those that build kernels; torch itself forgets its other pools
+    if inductor_config.cpp.threads < 1:  # the code is for as many threads as the parent has
+        inductor_config.cpp.threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # but those of OpenMP's pool stayed with it
+    async_compile.AsyncCompile.pool.cache_clear()  # so did those that build kernels; torch forgets other pools itself
 
 
 def _none_donated(*args: Any, **kwargs: Any) -> list[int]:

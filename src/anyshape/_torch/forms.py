@@ -6,8 +6,9 @@ is no free size, and the key under which a call is remembered.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -139,6 +140,20 @@ def state() -> tuple[Any, ...]:
         torch.get_default_dtype(),
         torch.are_deterministic_algorithms_enabled(),
     )
+
+
+@contextlib.contextmanager
+def in_state(given: tuple[Any, ...]) -> Iterator[None]:
+    """What `state` told, in another process."""
+    grad, inference, autocast, dtype, deterministic = given
+    with contextlib.ExitStack() as stack:
+        torch.set_default_dtype(dtype)
+        torch.use_deterministic_algorithms(deterministic)
+        stack.enter_context(torch.inference_mode(inference))
+        stack.enter_context(torch.set_grad_enabled(grad))
+        for device, kind in autocast or ():
+            stack.enter_context(torch.autocast(device, kind))
+        yield
 
 
 def key(args: Sequence[Any], kwargs: Mapping[str, Any], training: bool | None) -> Any:
