@@ -27,6 +27,7 @@ from anyshape._torch import (
     light_code,
     loose_strides,
     memory,
+    output_strides,
     raised,
     specialise,
     steps,
@@ -353,7 +354,8 @@ class Engine:
         raises = raised.by(graph, recording)
         master = specialise.Master.of(graph) if self._has_variants(recording) else None
         text = capture.graph_text(graph) if self._saves else ""
-        compiled = self._compile_for_layouts(program, graph, inputs)
+        with output_strides.kept(output_strides.of(graph)):
+            compiled = self._compile_for_layouts(program, graph, inputs)
         if self._saves:
             program.made = Made(text, compiled, master, restore, raises, tuple(numbers))
         compiled = light_code.without_wrapper(compiled)

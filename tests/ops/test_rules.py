@@ -76,6 +76,9 @@ def transposed_norm() -> Case:
 CASES: dict[Any, Case] = {
     F.scaled_dot_product_attention: attention(),
     F.batch_norm: transposed_norm(),
+    torch.roll: over_sizes(
+        lambda x: torch.roll(x.movedim(-1, 1), 1, 2).movedim(1, -1).view(-1), lambda n: torch.randn(2, n, 4, 5)
+    ),
     F.one_hot: over_sizes(lambda x: F.one_hot(x.t(), 5), lambda n: torch.arange(3 * n).reshape(n, 3) % 5),
     F.max_pool1d: pooling(F.max_pool1d),
     torch.max_pool1d: pooling(torch.max_pool1d),
@@ -88,6 +91,8 @@ CASES: dict[Any, Case] = {
     ),
     torch.max: over_sizes(lambda x: torch.max(x, 1), lambda n: torch.randn(4, n), "inductor"),
     torch.min: over_sizes(lambda x: torch.min(x), lambda n: torch.randn(4, n), "inductor"),
+    torch.var_mean: over_sizes(lambda x: torch.var_mean(x, 1), lambda n: torch.randn(4, n), "inductor"),
+    torch.std_mean: over_sizes(lambda x: torch.std_mean(x, 1), lambda n: torch.randn(4, n), "inductor"),
     torch.block_diag: over_sizes(
         lambda x, y: torch.block_diag(x, y, x), lambda n: (torch.randn(n).requires_grad_(), torch.randn(2, n))
     ),
@@ -151,7 +156,7 @@ OPERATORS = (
     *(f"nn_functional_{name}" for name in _FUNCTIONAL),
     *("equal", "allclose", "gradient", "kron", "take_along_dim", "squeeze"),
     *(f"{name}_reduction_{way}" for name in ("max", "min") for way in ("with_dim", "no_dim")),
-    *("block_diag", "masked_select", "linspace", "tensor_split"),
+    *("block_diag", "masked_select", "linspace", "tensor_split", "roll", "var_mean", "std_mean"),
     *(f"fft_{rule.__name__.removeprefix('fft_')}" for rule in FOURIER),
 )
 

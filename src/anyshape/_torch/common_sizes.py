@@ -18,7 +18,7 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
-from anyshape._torch import python_code
+from anyshape._torch import output_strides, python_code
 from anyshape._torch.specialise import Master, stand_in
 
 _DIVISORS = (64, 32, 16, 8)  # what loads and stores of several elements need
@@ -106,7 +106,7 @@ def _compile(master: Master, backend: Any, common: Mapping[Any, Common], key: tu
             return number(value)
         return stand_in(mode, value, [number(n) for n in value.shape], [number(n) for n in value.stride()])
 
-    with tracing(TracingContext(mode)):
+    with tracing(TracingContext(mode)), output_strides.kept(master.strides, number):
         run = master.compiled(backend, lambda: [tensor(v) for v in master.placeholders], _baked(master, own))
     conditions = [g.expr for g in env.guards]
     for symbol in new:

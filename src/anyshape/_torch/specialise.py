@@ -22,7 +22,7 @@ import torch.fx._symbolic_trace as symbolic_trace
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from anyshape._torch import compiling
+from anyshape._torch import compiling, output_strides
 from anyshape.keys import key_function
 
 
@@ -32,6 +32,7 @@ class Master:
 
     graph: Any
     placeholders: tuple[Any, ...]  # what each input was, with its free sizes
+    strides: output_strides.Strides
     grad: bool
     inference: bool
     autocast: tuple[tuple[str, Any], ...]
@@ -45,6 +46,7 @@ class Master:
         return cls(
             torch.fx.GraphModule(graph, copy.deepcopy(graph.graph)),
             values,
+            output_strides.of(graph),
             torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(),
             tuple((d, torch.get_autocast_dtype(d)) for d in ("cpu", "cuda") if torch.is_autocast_enabled(d)),
@@ -101,7 +103,24 @@ class Master:
             pairs = zip(self.placeholders, seen, strict=True)
             return [stand_in(mode, v, *s) if isinstance(v, torch.Tensor) else s for v, s in pairs]
 
-        return self.compiled(backend, inputs, [None if isinstance(s, tuple) else s for s in seen])
+        values = self._values(seen)
+
+        def number(given: Any) -> int | None:
+            if not isinstance(given, torch.SymInt):
+                return int(given)
+            expr = given.node.expr.xreplace(values)
+            return int(expr) if expr.is_number else None
+
+        with output_strides.kept(self.strides, number):
+            return self.compiled(backend, inputs, [None if isinstance(s, tuple) else s for s in seen])
+
+    def _values(self, seen: Sequence[Any]) -> dict[Any, Any]:
+        """What free sizes are, by symbol, in inputs that look like `seen`."""
+        found: dict[Any, Any] = {}
+        for value, given in zip(self.placeholders, seen, strict=True):
+            sizes = zip(value.shape, given[0], strict=True) if isinstance(value, torch.Tensor) else [(value, given)]
+            found.update((n.node._expr, size) for n, size in sizes if isinstance(n, torch.SymInt))
+        return found
 
     def compiled(self, backend: Any, inputs: Callable[[], list[Any]], baked: Sequence[Any]) -> Callable[..., Any]:
         """The graph compiled once more, for other inputs; numbers in `baked` take the place of placeholders."""
