@@ -175,3 +175,28 @@ def test_parts_of_an_expanded_input_under_inductor() -> None:
         return twice.masked_fill(torch.ones(twice.shape[-2], twice.shape[-1]).tril() == 0, -1)
 
     agrees(fn, *((torch.randn(1, n).expand(n, n),) for n in (7, 5, 2)), backend="inductor")
+
+
+@pytest.mark.parametrize("seen_first", [(2, 1, 2), (2, 3, 4), (4, 1, 1)])
+def test_dims_around_one_of_size_one_that_do_not_follow_one_another(seen_first: tuple[int, ...]) -> None:
+    """torch's fake kernels compare neighbours alone, and promise a view: of memory, here, that eager does not write."""
+
+    def write(x: torch.Tensor) -> torch.Tensor:
+        x.reshape(-1).add_(1)
+        return x
+
+    view: Callable[[torch.Tensor], torch.Tensor] = lambda x: x.view(-1) + 1
+    sliced = lambda shape: torch.zeros(*shape[:-1], 2 * shape[-1] + 1)[..., 1::2]
+    for fn in (write, view):
+        agrees(fn, *((sliced(shape),) for shape in (seen_first, (2, 1, 2), (3, 1, 5), (1, 1, 3), (3, 1, 1))))
+
+
+def test_strides_of_joined_parts_of_an_image_under_inductor() -> None:
+    """A decomposition makes the same tensor twice one that is expanded, and its strides are others."""
+    f = anyshape.compile(lambda x: torch.cat([x, x], 1), specialize=["n == 5"], shapes={"x": "n c h w"})
+    image = lambda *shape: torch.randn(*shape).to(memory_format=torch.channels_last)
+    for shape in ((4, 5, 6, 7), (5, 3, 4, 5), (2, 3, 4, 5), (5, 3, 4, 5), (5, 3, 4, 5)):
+        x = image(*shape)
+        assert f(x).stride() == torch.cat([x, x], 1).stride()
+        assert f.wait(120)
+    assert f.variants[0].calls

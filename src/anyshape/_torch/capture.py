@@ -40,6 +40,7 @@ from torch.utils import _pytree as pytree
 from anyshape._torch import (
     afterwards,
     breaks,
+    collapsing,
     compiling,
     direct_writes,
     light_code,
@@ -134,6 +135,7 @@ def patches(
             stack.enter_context(afterwards.patches())
         stack.enter_context(breaks.patches())
         stack.enter_context(reshapes.patches())
+        stack.enter_context(collapsing.repaired())
         stack.enter_context(steps.patches())
         stack.enter_context(scans.patches())
         stack.enter_context(ranges.patches())

@@ -32,6 +32,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from anyshape._torch import collapsing
+
 
 @dataclasses.dataclass(frozen=True)
 class TensorSnapshot:
@@ -228,7 +230,7 @@ class ConcreteRun:
 
     @contextlib.contextmanager
     def running(self) -> Any:
-        with self.mode, enable_python_dispatcher(), torch.no_grad():
+        with self.mode, enable_python_dispatcher(), torch.no_grad(), collapsing.repaired():
             yield
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest import mock
 
+import sympy
 import torch
 import torch._dynamo.convert_frame as convert_frame
 import torch.fx._symbolic_trace as symbolic_trace
@@ -119,7 +120,7 @@ class Master:
         found: dict[Any, Any] = {}
         for value, given in zip(self.placeholders, seen, strict=True):
             sizes = zip(value.shape, given[0], strict=True) if isinstance(value, torch.Tensor) else [(value, given)]
-            found.update((n.node._expr, size) for n, size in sizes if isinstance(n, torch.SymInt))
+            found.update((n.node._expr, sympy.Integer(size)) for n, size in sizes if isinstance(n, torch.SymInt))
         return found
 
     def compiled(self, backend: Any, inputs: Callable[[], list[Any]], baked: Sequence[Any]) -> Callable[..., Any]:
