@@ -96,3 +96,20 @@ def test_mode_and_options() -> None:
         with expect_programs(1):
             for n in (4, 1, 0):
                 assert difference(fn, f, (R(n, 3),)) is None
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        pytest.param(lambda x: F.adaptive_avg_pool2d(x + 1, (7, 3)), id="adaptive_avg_pool2d"),
+        pytest.param(lambda x: F.adaptive_max_pool2d(x, 3), id="adaptive_max_pool2d"),
+        pytest.param(lambda x: F.glu(x, 2), id="glu"),
+    ],
+)
+def test_calls_for_which_inductor_wants_sizes_as_numbers(fn: Callable[..., Any]) -> None:
+    f = anyshape.compile(fn, specialize="never")
+    with expect_programs(1):
+        for n in (4, 6, 12, 2, 10):
+            x = torch.randn(2, 3, n, n + 1, requires_grad=True)
+            text = difference(fn, f, (x,), backward=True, rtol=1e-4, atol=1e-4)
+            assert text is None, f"{n}: {text}"

@@ -18,7 +18,7 @@ import torch._functorch.config as functorch_config
 import torch._inductor.async_compile as async_compile
 import torch._inductor.config as inductor_config
 
-from anyshape._torch import cuda_graphs, direct_writes, gpu_repairs, lowering, output_strides
+from anyshape._torch import cuda_graphs, direct_writes, gpu_repairs, lowering, output_strides, unpinned
 
 _CONFIG = {
     # A cached AOT result would skip the trace whose questions have to be heard.
@@ -39,6 +39,7 @@ def scope() -> Iterator[None]:
             stack.enter_context(mock.patch.object(graph_compile, "collect_bw_donated_buffer_idxs", _none_donated))
         stack.enter_context(direct_writes.patches())
         stack.enter_context(lowering.patches())
+        stack.enter_context(unpinned.patches())
         stack.enter_context(output_strides.patches())
         stack.enter_context(gpu_repairs.patches())
         stack.enter_context(cuda_graphs.patches())

@@ -21,6 +21,8 @@ from torch._functorch._aot_autograd.schemas import OutputType
 from torch._guards import TracingContext
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from anyshape._version import __version__
+
 Strides = Sequence[Sequence[Any] | None]  # for each output; None where it is no tensor or has no strides to keep
 
 _ITS_OWN = (OutputType.non_alias, OutputType.unsafe_view_alias)
@@ -46,8 +48,8 @@ def kept(strides: Strides, number: Callable[[Any], Any] = lambda n: n) -> Iterat
     known = [None if s is None or None in s else s for s in own]
     token = _captured.set(known)
     try:
-        # Code is found in Inductor's cache by its graph and by this; stock torch's has other strides.
-        with compiler_config.patch(cache_key_tag=f"{compiler_config.cache_key_tag} anyshape {known}"):
+        # Code is found in Inductor's cache by its graph and by this; stock torch's is another.
+        with compiler_config.patch(cache_key_tag=f"{compiler_config.cache_key_tag} anyshape {__version__} {known}"):
             yield
     finally:
         _captured.reset(token)

@@ -1,0 +1,73 @@
+"""Calls for which Inductor needs sizes as numbers, and pins them (torch 2.11 to 2.15).
+
+Owns what free sizes get instead. `adaptive_avg_pool2d` and `adaptive_max_pool2d` are unrolled over their windows:
+eager's kernel is called, which has none to unroll. `glu` halves a size: halves of any size are slices too. Code for an
+exact size is Inductor's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import sympy
+import torch
+import torch._inductor.decomposition as decomposition
+import torch._inductor.lowering as inductor_lowering
+from torch._inductor.virtualized import V
+from torch.utils._sympy.functions import FloorDiv
+
+from anyshape._torch.shape_env import FreeShapeEnv
+
+_aten = torch.ops.aten
+
+
+def _of_any_size(stock: Callable[..., Any], general: Callable[..., Any]) -> Callable[..., Any]:
+    def lower(x: Any, *args: Any) -> Any:
+        free = any(sympy.sympify(size).free_symbols for size in x.get_size())
+        if free and isinstance(V.graph.sizevars.shape_env, FreeShapeEnv):
+            return general(x, *args)
+        return stock(x, *args)
+
+    return lower
+
+
+def _glu(x: Any, dim: int = -1) -> Any:
+    known = inductor_lowering.lowerings
+    dim = dim + len(x.get_size()) if dim < 0 else dim
+    size = x.get_size()[dim]
+    half = FloorDiv(size, 2)
+    first, second = (known[_aten.slice.Tensor](x, dim, *ends) for ends in ((0, half), (half, size)))
+    return known[_aten.mul.Tensor](first, known[_aten.sigmoid.default](second))
+
+
+def _decomposed(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def decompose(input: Any, output_size: Any, **out: Any) -> Any:
+        free = any(isinstance(n, torch.SymInt) and isinstance(n.node.shape_env, FreeShapeEnv) for n in input.shape[-2:])
+        if free and 0 not in output_size and list(output_size) != [1, 1]:
+            return NotImplemented
+        return stock(input, output_size, **out)
+
+    return decompose
+
+
+@contextlib.contextmanager
+def patches() -> Iterator[None]:
+    """Where torch has other names for them, sizes are pinned, and all is right."""
+    general = {
+        _aten._adaptive_avg_pool2d: getattr(inductor_lowering, "fallback_adaptive_avg_pool2d", None),
+        _aten.adaptive_max_pool2d: getattr(inductor_lowering, "fallback_adaptive_max_pool2d", None),
+        _aten.glu: _glu,
+    }
+    known, table, largest = inductor_lowering.lowerings, decomposition.decompositions, _aten.adaptive_max_pool2d.default
+    lowered = {
+        key: _of_any_size(known[key], lower)
+        for op, lower in general.items()
+        for key in (op, op.default)
+        if lower is not None and key in known
+    }
+    decomposed = {largest: _decomposed(table[largest])} if largest in table else {}
+    with mock.patch.dict(known, lowered), mock.patch.dict(table, decomposed):
+        yield
