@@ -200,3 +200,11 @@ def test_strides_of_joined_parts_of_an_image_under_inductor() -> None:
         assert f(x).stride() == torch.cat([x, x], 1).stride()
         assert f.wait(120)
     assert f.variants[0].calls
+
+
+def test_the_gradient_of_a_running_product_is_one_program() -> None:
+    """With no zero, one, and several, on the way."""
+    with_zeros = lambda n, *at: torch.linspace(-1, 2, n * n).reshape(n, n).index_fill(1, torch.tensor(at).long(), 0)
+    calls = [(with_zeros(n, *at).requires_grad_(),) for n, *at in ((3,), (4, 1), (5, 1, 3), (2, 0), (1,), (0,))]
+    with expect_programs(1):
+        agrees(lambda x: x.cumprod(1), *calls, backward=True)

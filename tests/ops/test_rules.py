@@ -85,6 +85,7 @@ CASES: dict[Any, Case] = {
     torch.equal: over_sizes(lambda x, y: torch.equal(x, y), lambda n: (torch.ones(n), torch.ones(n) * (n % 3))),
     torch.allclose: over_sizes(lambda x, y: torch.allclose(x, y), lambda n: (torch.ones(n), torch.ones(n) * (n % 3))),
     torch.gradient: Case(lambda x: torch.gradient(x)[0], [(torch.randn(n),) for n in (3, 7, 2)]),
+    torch.sgn: over_sizes(lambda x: torch.sgn(x), lambda n: torch.randn(n).requires_grad_()),
     torch.kron: over_sizes(lambda x, y: torch.kron(x, y), lambda n: (torch.randn(n, 2), torch.randn(3, n))),
     torch.take_along_dim: over_sizes(
         lambda x, i: torch.take_along_dim(x, i, 1), lambda n: (torch.randn(n, 4), torch.ones(1, 3).long())
@@ -156,7 +157,7 @@ OPERATORS = (
     *(f"nn_functional_{name}" for name in _FUNCTIONAL),
     *("equal", "allclose", "gradient", "kron", "take_along_dim", "squeeze"),
     *(f"{name}_reduction_{way}" for name in ("max", "min") for way in ("with_dim", "no_dim")),
-    *("block_diag", "masked_select", "linspace", "tensor_split", "roll", "var_mean", "std_mean"),
+    *("block_diag", "masked_select", "linspace", "tensor_split", "roll", "var_mean", "std_mean", "sgn"),
     *(f"fft_{rule.__name__.removeprefix('fft_')}" for rule in FOURIER),
 )
 

@@ -49,6 +49,7 @@ from anyshape._torch import (
     nodes,
     numbers,
     out_calls,
+    products,
     random_state,
     ranges,
     reshapes,
@@ -136,6 +137,7 @@ def patches(
         stack.enter_context(breaks.patches())
         stack.enter_context(reshapes.patches())
         stack.enter_context(collapsing.repaired())
+        stack.enter_context(products.patches())
         stack.enter_context(steps.patches())
         stack.enter_context(scans.patches())
         stack.enter_context(ranges.patches())

@@ -83,7 +83,12 @@ def block_diag(*tensors: Any) -> Any:
     return torch.cat(rows)
 
 
+def sgn(input: Any) -> Any:
+    return torch.sgn(input) if input.is_complex() else torch.sign(input)  # the gradient of `sgn` is what pins
+
+
 RULES: dict[Any, Callable[..., Any]] = {
+    torch.sgn: sgn,
     torch.block_diag: block_diag,
     torch.gradient: gradient,
     torch.kron: kron,
