@@ -208,3 +208,21 @@ def test_the_gradient_of_a_running_product_is_one_program() -> None:
     calls = [(with_zeros(n, *at).requires_grad_(),) for n, *at in ((3,), (4, 1), (5, 1, 3), (2, 0), (1,), (0,))]
     with expect_programs(1):
         agrees(lambda x: x.cumprod(1), *calls, backward=True)
+
+
+def test_values_of_the_memory_that_is_written_under_inductor() -> None:
+    """The code wrote over the rows that it was still to read; `torch.compile(dynamic=False)` does so too."""
+
+    def turned(x: torch.Tensor) -> torch.Tensor:
+        y = torch.msort(x)
+        return y.index_copy(0, torch.arange(y.shape[0]).flip(0), y)
+
+    agrees(turned, *((torch.randn(n, 3),) for n in (7, 4, 2, 1)), backend="inductor")
+
+
+def test_gradients_of_averages_over_windows_that_are_cut_off_under_inductor() -> None:
+    pool = lambda x: F.avg_pool1d(x, 2, ceil_mode=True)
+    with expect_programs(1):
+        agrees(
+            pool, *((torch.randn(2, 3, n, requires_grad=True),) for n in (5, 4, 7)), backend="inductor", backward=True
+        )

@@ -18,7 +18,16 @@ import torch._functorch.config as functorch_config
 import torch._inductor.async_compile as async_compile
 import torch._inductor.config as inductor_config
 
-from anyshape._torch import cuda_graphs, direct_writes, gpu_repairs, lowering, output_strides, unpinned
+from anyshape._torch import (
+    cuda_graphs,
+    direct_writes,
+    gpu_repairs,
+    lowering,
+    output_strides,
+    pooled_gradients,
+    read_and_written,
+    unpinned,
+)
 
 _CONFIG = {
     # A cached AOT result would skip the trace whose questions have to be heard.
@@ -40,6 +49,8 @@ def scope() -> Iterator[None]:
         stack.enter_context(direct_writes.patches())
         stack.enter_context(lowering.patches())
         stack.enter_context(unpinned.patches())
+        stack.enter_context(read_and_written.patches())
+        stack.enter_context(pooled_gradients.patches())
         stack.enter_context(output_strides.patches())
         stack.enter_context(gpu_repairs.patches())
         stack.enter_context(cuda_graphs.patches())

@@ -19,7 +19,7 @@ class Known:
 
     name: str
     applies: Callable[[Case], bool]
-    says: str = ""  # words in what static compilation does wrong
+    says: tuple[str, ...] = ("",)  # words in what static compilation does wrong, one of them
 
 
 def _writes_a_double_scalar(case: Case) -> bool:
@@ -27,12 +27,16 @@ def _writes_a_double_scalar(case: Case) -> bool:
     return scalars and any(f in ("inplace", "out") for f in case.families)
 
 
-def _interpolates(case: Case) -> bool:
-    return any(s.op.startswith("interpolate") for s in case.steps)
+def _has(*names: str) -> Callable[[Case], bool]:
+    return lambda case: any(step.op.startswith(names) for step in case.steps)
 
 
 def _multiplies_mixed_dtypes(case: Case) -> bool:
     return len({i.dtype for i in case.inputs}) > 1 and any(s.op == "try_mm" for s in case.steps)
+
+
+def _is_complex(case: Case) -> bool:
+    return any(i.dtype.startswith("complex") for i in case.inputs)
 
 
 # Operations that look at nothing but the shape of what they are given.
@@ -66,10 +70,18 @@ def _writes_over_an_operand(case: Case) -> bool:
 
 KNOWN: tuple[Known, ...] = (
     Known("lost-scalar-write", _writes_a_double_scalar),
-    Known("interpolates-nothing", _interpolates, says="sizes should be greater than 0"),
+    Known(
+        "interpolates-nothing",
+        _has("interpolate"),
+        says=("sizes should be greater than 0", "Non-empty 3D data tensor expected"),
+    ),
     Known("unread-errors", _computes_what_nobody_reads),
-    Known("mixed-products", _multiplies_mixed_dtypes, says="have the same dtype"),
+    Known("mixed-products", _multiplies_mixed_dtypes, says=("have the same dtype",)),
     Known("overlapping-operands", _writes_over_an_operand),
+    Known("pads-nothing", _has("pad"), says=("length must be non-negative",)),
+    Known("masked-writes", _has("setitem_mask", "masked_fill_"), says=("strides",)),
+    Known("unshared-squeezes", _has("squeeze"), says=("share memory",)),
+    Known("complex-views", _is_complex, says=("must be 1 to view",)),
 )
 
 
@@ -77,4 +89,6 @@ def name(case: Case, static: str | None) -> str | None:
     """The name of the fault that a case shows; `static` is what static compilation does wrong with it."""
     if static is None:
         return None
-    return next((known.name for known in KNOWN if known.says in static and known.applies(case)), None)
+    return next(
+        (known.name for known in KNOWN if known.applies(case) and any(words in static for words in known.says)), None
+    )
