@@ -226,3 +226,8 @@ def test_gradients_of_averages_over_windows_that_are_cut_off_under_inductor() ->
         agrees(
             pool, *((torch.randn(2, 3, n, requires_grad=True),) for n in (5, 4, 7)), backend="inductor", backward=True
         )
+
+
+def test_filling_at_an_index_of_nothing_raises_what_eager_does_under_inductor() -> None:
+    fill = lambda x: x.index_fill(0, torch.full((1,), 2), 1)
+    agrees(fill, *((torch.ones(n),) for n in (3, 0, 1)), backend="inductor")
