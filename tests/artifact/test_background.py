@@ -291,6 +291,18 @@ def test_what_cannot_go_there_is_compiled_here(monkeypatch: pytest.MonkeyPatch) 
     assert len(f.programs) == 1 and not helpers.RUNNING
 
 
+def test_no_process_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork() -> int:
+        raise BlockingIOError("no more of them")
+
+    monkeypatch.setattr(os, "fork", fork)
+    f = anyshape.compile(fn, background=True)
+    with pytest.warns(FallbackWarning, match="no more of them"):
+        f(torch.randn(2, 3))
+    monkeypatch.undo()
+    assert len(f.programs) == 1 and not helpers.RUNNING
+
+
 def test_tensors_go_without_their_data() -> None:
     base = torch.randn(100, 100)
     given = {

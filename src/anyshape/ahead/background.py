@@ -104,6 +104,8 @@ class Background:
             helper = self._helper((self._live, self._options, args, kwargs))
         except shipping.Unshippable as error:
             self._here = f"{helpers.why_no_fork()}, and a process that is started anew cannot have it: {error}"
+        except OSError as error:
+            self._here = f"no process could be started: {error}"
         if helper is None:
             self._idle.set()
             return not self._here

@@ -59,6 +59,8 @@ class Started:
     """Begins with nothing; for where the driver of a GPU is in use, which does not outlive a fork."""
 
     def __init__(self, job: Job) -> None:
+        if os.name == "nt":
+            raise shipping.Unshippable("no pipe can be handed to it on this system")
         gpu = torch.cuda.current_device() if torch.cuda.is_initialized() else None
         self._told: bytes | None = shipping.dumps((job, forms.state(), gpu, NICENESS))
         self.receiver, other = multiprocessing.Pipe()
