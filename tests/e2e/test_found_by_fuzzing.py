@@ -231,3 +231,12 @@ def test_gradients_of_averages_over_windows_that_are_cut_off_under_inductor() ->
 def test_filling_at_an_index_of_nothing_raises_what_eager_does_under_inductor() -> None:
     fill = lambda x: x.index_fill(0, torch.full((1,), 2), 1)
     agrees(fill, *((torch.ones(n),) for n in (3, 0, 1)), backend="inductor")
+
+
+def test_strides_beside_a_call_that_has_an_effect_under_inductor() -> None:
+    """AOTAutograd's list of what a graph returns has a token for the effect, and the graph has not."""
+
+    def fn(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.linalg.solve(y @ y.mT + 9 * torch.eye(y.shape[-2]), y), torch.outer(x, x)
+
+    agrees(fn, *((torch.randn(n), torch.randn(m, m)) for n, m in ((2, 0), (3, 2), (2, 4))), backend="inductor")

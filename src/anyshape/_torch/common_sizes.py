@@ -106,7 +106,7 @@ def _compile(master: Master, backend: Any, common: Mapping[Any, Common], key: tu
             return number(value)
         return stand_in(mode, value, [number(n) for n in value.shape], [number(n) for n in value.stride()])
 
-    with tracing(TracingContext(mode)), output_strides.kept(master.strides, number):
+    with tracing(TracingContext(mode)), output_strides.kept(master.layouts, number):
         run = master.compiled(backend, lambda: [tensor(v) for v in master.placeholders], _baked(master, own))
     conditions = [g.expr for g in env.guards]
     for symbol in new:

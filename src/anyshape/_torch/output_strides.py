@@ -16,36 +16,40 @@ from unittest import mock
 import torch
 import torch._inductor.graph as inductor_graph
 import torch.compiler.config as compiler_config
-from torch._functorch._aot_autograd.descriptors import PlainAOTOutput
+from torch._functorch._aot_autograd.descriptors import ForwardTokenAOTOutput, PlainAOTOutput
 from torch._functorch._aot_autograd.schemas import OutputType
 from torch._guards import TracingContext
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from anyshape._torch import concrete
 from anyshape._version import __version__
 
-Strides = Sequence[Sequence[Any] | None]  # for each output; None where it is no tensor or has no strides to keep
+Layout = tuple[Sequence[Any], Sequence[Any]]  # sizes and strides
+Layouts = Sequence[Layout | None]  # for each output; None where it is no tensor or has no strides to keep
 
 _ITS_OWN = (OutputType.non_alias, OutputType.unsafe_view_alias)
-_captured: contextvars.ContextVar[Strides] = contextvars.ContextVar("the strides that outputs have", default=())
+_captured: contextvars.ContextVar[Layouts] = contextvars.ContextVar("the layouts that outputs have", default=())
 _stock = inductor_graph.get_user_visible_output_strides
 
 
-def of(graph: Any) -> Strides:
-    """The strides with which a graph was captured."""
+def of(graph: Any) -> Layouts:
+    """The layouts with which a graph was captured."""
     (output,) = graph.graph.find_nodes(op="output")
     values = [n.meta.get("example_value") if isinstance(n, torch.fx.Node) else None for n in output.args[0]]
-    return [_known(v) if isinstance(v, torch.Tensor) and v.layout == torch.strided else None for v in values]
+    return [_layout(v) if isinstance(v, torch.Tensor) and v.layout == torch.strided else None for v in values]
 
 
-def _known(value: torch.Tensor) -> Sequence[Any] | None:
-    return None if free_unbacked_symbols(value.stride()) else value.stride()
+def _layout(value: torch.Tensor) -> Layout | None:
+    return None if free_unbacked_symbols(value.stride()) else (tuple(value.shape), value.stride())
 
 
 @contextlib.contextmanager
-def kept(strides: Strides, number: Callable[[Any], Any] = lambda n: n) -> Iterator[None]:
+def kept(layouts: Layouts, number: Callable[[Any], Any] = lambda n: n) -> Iterator[None]:
     """While a graph is compiled that was captured with them; `number` tells what one is in its own sizes, or None."""
-    own = [None if s is None else [number(n) for n in s] for s in strides]
-    known = [None if s is None or None in s else s for s in own]
+    known: list[Layout | None] = []
+    for layout in layouts:
+        own = None if layout is None else ([number(n) for n in layout[0]], [number(n) for n in layout[1]])
+        known.append(None if own is None or None in (*own[0], *own[1]) else own)
     token = _captured.set(known)
     try:
         # Code is found in Inductor's cache by its graph and by this; stock torch's is another.
@@ -58,16 +62,27 @@ def kept(strides: Strides, number: Callable[[Any], Any] = lambda n: n) -> Iterat
 def _visible(graph: Any) -> dict[Any, Any]:
     """As torch's, with the captured strides for outputs that have memory of their own."""
     made = dict(_stock(graph))
-    captured, context = _captured.get(), TracingContext.try_get()
-    told = getattr(context, "fw_metadata", None)
+    captured = _captured.get()
+    told = getattr(TracingContext.try_get(), "fw_metadata", None)
     (output,) = graph.find_nodes(op="output")
-    for node, desc in zip(output.args[0], output.meta.get("desc") or (), strict=False):
-        if node not in made or not isinstance(desc, PlainAOTOutput) or told is None or desc.idx >= len(captured):
+    # Tokens of calls that have effects are told too, and are not there any more.
+    plain = [d for d in output.meta.get("desc") or () if not isinstance(d, ForwardTokenAOTOutput)]
+    if told is None or len(plain) != len(output.args[0]):
+        return made
+    for node, desc in zip(output.args[0], plain, strict=True):
+        if node not in made or not isinstance(desc, PlainAOTOutput) or desc.idx >= len(captured):
             continue
-        wanted = captured[desc.idx]
-        if wanted is not None and told.output_info[desc.idx].output_type in _ITS_OWN and len(wanted) == len(made[node]):
-            made[node] = tuple(wanted)
+        layout = captured[desc.idx]
+        if layout is None or told.output_info[desc.idx].output_type not in _ITS_OWN:
+            continue
+        sizes, strides = layout
+        if _exprs(sizes) == _exprs(node.meta["val"].shape):
+            made[node] = tuple(strides)
     return made
+
+
+def _exprs(numbers: Sequence[Any]) -> list[Any]:
+    return [concrete.number_expr(n) for n in numbers]
 
 
 def patches() -> contextlib.AbstractContextManager[Any]:

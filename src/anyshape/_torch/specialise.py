@@ -33,7 +33,7 @@ class Master:
 
     graph: Any
     placeholders: tuple[Any, ...]  # what each input was, with its free sizes
-    strides: output_strides.Strides
+    layouts: output_strides.Layouts  # of what it returns
     grad: bool
     inference: bool
     autocast: tuple[tuple[str, Any], ...]
@@ -112,7 +112,7 @@ class Master:
             expr = given.node.expr.xreplace(values)
             return int(expr) if expr.is_number else None
 
-        with output_strides.kept(self.strides, number):
+        with output_strides.kept(self.layouts, number):
             return self.compiled(backend, inputs, [None if isinstance(s, tuple) else s for s in seen])
 
     def _values(self, seen: Sequence[Any]) -> dict[Any, Any]:
