@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -147,12 +147,22 @@ def in_state(given: tuple[Any, ...]) -> Iterator[None]:
     """What `state` told, in another process."""
     grad, inference, autocast, dtype, deterministic = given
     with contextlib.ExitStack() as stack:
+        stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+        stack.callback(torch.use_deterministic_algorithms, torch.are_deterministic_algorithms_enabled())
         torch.set_default_dtype(dtype)
         torch.use_deterministic_algorithms(deterministic)
+        stack.enter_context(in_thread_state(grad, inference, autocast or ()))
+        yield
+
+
+@contextlib.contextmanager
+def in_thread_state(grad: bool, inference: bool, autocast: Iterable[tuple[str, Any]]) -> Iterator[None]:
+    """The part of it that belongs to a thread."""
+    with contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode(inference))
         stack.enter_context(torch.set_grad_enabled(grad))
-        for device, kind in autocast or ():
-            stack.enter_context(torch.autocast(device, kind))
+        for device, dtype in autocast:
+            stack.enter_context(torch.autocast(device, dtype=dtype))
         yield
 
 

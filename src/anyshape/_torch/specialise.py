@@ -23,7 +23,7 @@ import torch.fx._symbolic_trace as symbolic_trace
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from anyshape._torch import compiling, output_strides
+from anyshape._torch import compiling, forms, output_strides
 from anyshape.keys import key_function
 
 
@@ -136,15 +136,9 @@ class Master:
         with convert_frame.compile_lock, self._state(), compiling.scope(), _untold_to_others():
             return backend(graph, inputs())  # type: ignore[no-any-return]
 
-    @contextlib.contextmanager
-    def _state(self) -> Iterator[None]:
+    def _state(self) -> contextlib.AbstractContextManager[None]:
         """Grad mode and autocast belong to a thread: the one that compiles gets those of the one that captured."""
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(torch.inference_mode(self.inference))
-            stack.enter_context(torch.set_grad_enabled(self.grad))
-            for device, dtype in self.autocast:
-                stack.enter_context(torch.autocast(device, dtype=dtype))
-            yield
+        return forms.in_thread_state(self.grad, self.inference, self.autocast)
 
 
 def stand_in(mode: FakeTensorMode, value: torch.Tensor, sizes: Sequence[Any], strides: Sequence[Any]) -> torch.Tensor:

@@ -58,9 +58,8 @@ class Background:
             if key is None or not self._is_made_elsewhere(key, args, kwargs):
                 self._say_why_here()
                 return call(*args, **kwargs)
-            if self._engine.warming and self.wait(
-                helpers.LONGEST
-            ):  # whoever warms up wants the program, not the answer
+            # Whoever warms up wants the program, not the answer.
+            if self._engine.warming and self.wait(helpers.LONGEST):
                 return served(*args, **kwargs)
             self._engine.count_eager(WAITING)
             try:
