@@ -18,6 +18,7 @@ from anyshape import unseen, verify
 from anyshape._torch import python_code
 from anyshape.answers import Answer, InputRecord, NodeRecord
 from anyshape.keys import key_function
+from anyshape.orders import like_channels_last
 from anyshape.recording import Recording
 from anyshape.wording import describe_source
 
@@ -205,6 +206,8 @@ class Admission:
         self._aot_verdicts: dict[tuple[int, ...], verify.Difference | None] = {}
         self.paths: dict[int, list[tuple[list[sympy.Basic], Callable[..., tuple[Any, ...]]]]] = {}
         self._followed: set[tuple[int, tuple[Any, ...]]] = set()
+        self._first_like: dict[int, int] = {}
+        self._first: dict[Any, int] = {}
         self._unseen: list[tuple[tuple[int, ...], Callable[..., tuple[Any, ...]]]] = []
 
     def _place(self, expr: sympy.Basic, index: int) -> None:
@@ -233,32 +236,29 @@ class Admission:
         strides = iter(self._strides(key))
         for start, dims, expressions in self.layout:
             sizes = key[start : start + dims]
-            wanted = [next(strides) for _ in expressions]
-            if 0 not in sizes and any(n > 1 and key[start + dims + i] != wanted[i] for i, n in enumerate(sizes)):
-                return Refusal("layout", f"strides {key[start + dims : start + 2 * dims]}, not {tuple(wanted)}")
+            given, wanted = key[start + dims : start + 2 * dims], tuple(next(strides) for _ in expressions)
+            if 0 in sizes or given == wanted:
+                continue
+            address = any(n > 1 and a != b for n, a, b in zip(sizes, given, wanted, strict=True))
+            if address or like_channels_last(sizes, given) != like_channels_last(sizes, wanted):
+                return Refusal("layout", f"strides {given}, not {wanted}")
         for answer, value in zip(self.answers, self._facts(key), strict=True):
             if _outcome(value) != answer.outcome:
                 kind = "predicate" if answer.fact in self.recording.predicates else "requirement"
                 kind = "invariant" if answer.fact in self.recording.facts else kind
                 return Refusal(kind, self.recording.text(answer.fact))
         lying_otherwise: list[NodeRecord] = []
-        for index, (node, evaluate, assumed) in enumerate(self.nodes):
+        for place, (node, evaluate, assumed) in enumerate(self.nodes):
             outcomes = tuple(map(_outcome, evaluate(key)))
             if outcomes == assumed:
                 continue
+            index = self.first_like(place)
             if self._is_on_a_path(index, key):
                 continue
             verdicts = self._verdicts.setdefault(index, {})
             asked = self._asked(node.decisions, key)
             if asked not in verdicts:
-                began = time.perf_counter()
-                binding = self.binding(key)
-                strict = node.chooses_otherwise(binding)
-                verdicts[asked] = verify.differs(node, binding, strict=strict)
-                self.classes += verdicts[asked] is None
-                if verdicts[asked] is None and not strict:
-                    self._find_path(index, outcomes, [node], binding)
-                self.verify_seconds += time.perf_counter() - began
+                verdicts[asked] = self._verify(index, outcomes, [node], self.binding(key))
             difference = verdicts[asked]
             if difference is None:
                 continue
@@ -272,40 +272,49 @@ class Admission:
         if outcomes != self._aot_assumed and not self._is_on_a_path(AOT, key):
             asked = self._asked(self.recording.aot_decisions, key)
             if asked not in self._aot_verdicts:
-                began = time.perf_counter()
-                binding = self.binding(key)
-                aten = verify.distinct(self.recording.aten)
-                found = (d for n in aten if (d := verify.differs(n, binding)) is not None)
-                self._aot_verdicts[asked] = next(found, None)
-                self.classes += self._aot_verdicts[asked] is None
-                if self._aot_verdicts[asked] is None:
-                    self._find_path(AOT, outcomes, self.recording.aten, binding)
-                self.verify_seconds += time.perf_counter() - began
+                self._aot_verdicts[asked] = self._verify(AOT, outcomes, self.recording.aten, self.binding(key))
             difference = self._aot_verdicts[asked]
             if difference is not None:
                 return Refusal("class", str(difference))
         return None
 
+    def first_like(self, place: int) -> int:
+        """The first node that is the same call and asked the same: what is verified of it holds of the others."""
+        if place not in self._first_like:
+            node, _, assumed = self.nodes[place]
+            alike = place if node.choices else (verify.identity(node), tuple(node.decisions), assumed)
+            self._first_like[place] = self._first.setdefault(alike, place)
+        return self._first_like[place]
+
     def _is_on_a_path(self, index: int, key: tuple[int, ...]) -> bool:
         """Whether what was verified once was verified for all sizes that answer as these do."""
         return any(all(holds(key)) for _, holds in self.paths.get(index, ()))
 
-    def _find_path(
+    def _verify(
         self, index: int, outcomes: tuple[Any, ...], nodes: Sequence[NodeRecord], binding: Mapping[Any, Any]
-    ) -> None:
-        """After nodes were verified at some sizes: for which others that holds, told once for each set of outcomes."""
-        if (index, outcomes) in self._followed:
-            return
-        self._followed.add((index, outcomes))
+    ) -> verify.Difference | None:
+        """Whether nodes hold at some sizes and, told once for each set of outcomes, for which others they then do."""
+        began = time.perf_counter()
         numbers = {s for s, r in self.recording.symbols.items() if r.kind == "number"}  # they may be negative
         sizes = {symbol: value for symbol, value in binding.items() if symbol not in numbers}
         facts: dict[sympy.Basic, None] = {}
-        for node in verify.distinct(nodes):
-            found = verify.path(node, sizes)
-            if found is None or not all(fact.free_symbols <= self.places.keys() for fact in found):
-                return
-            facts.update(dict.fromkeys(found))
-        self.paths.setdefault(index, []).append((list(facts), python_code.function(list(facts), self.places)))
+        told = (index, outcomes) not in self._followed
+        self._followed.add((index, outcomes))
+        try:
+            for node in verify.distinct(nodes):
+                strict = index != AOT and node.chooses_otherwise(binding)
+                found = verify.path(node, sizes) if told and not strict else None
+                told = found is not None
+                facts.update(dict.fromkeys(found or ()))
+                difference = None if told else verify.differs(node, binding, strict=strict)
+                if difference is not None:
+                    return difference
+        finally:
+            self.verify_seconds += time.perf_counter() - began
+        if told and all(fact.free_symbols <= self.places.keys() for fact in facts):
+            self.paths.setdefault(index, []).append((list(facts), python_code.function(list(facts), self.places)))
+        self.classes += 1
+        return None
 
     def _are_unseen(self, nodes: list[NodeRecord], key: tuple[int, ...]) -> bool:
         """Whether it shows nowhere that these nodes give other strides: told once for all sizes that answer alike."""

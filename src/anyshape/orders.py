@@ -23,6 +23,8 @@ def memory_order(sizes: Sequence[int], strides: Sequence[int], rank: Callable[[i
     """Dims from innermost to outermost; those without a rank keep the place they have in a contiguous tensor."""
     dims = len(sizes)
     ranked = sorted((i for i in range(dims) if rank(i)), key=lambda i: (rank(i), -i))
+    if like_channels_last(sizes, strides):
+        return _channels_last(dims)
     if ranked == sorted(ranked, reverse=True):
         return list(range(dims))[::-1]
     dense = dense_order(sizes, strides)
@@ -35,3 +37,22 @@ def memory_order(sizes: Sequence[int], strides: Sequence[int], rank: Callable[[i
             right = next((j for j in range(i + 1, dims) if j in order), None)
             order.insert(order.index(right) + 1 if right is not None else 0, i)
     return order
+
+
+def like_channels_last(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether eager takes an image for channels last, and lays its results out so.
+
+    It looks at all strides, also at those of a dim of size 1: what says so for one channel shows where there are more.
+    """
+    if len(sizes) not in (4, 5) or strides[1] == 0:
+        return False
+    least = 0
+    for i in _channels_last(len(sizes)):
+        if sizes[i] == 0 or strides[i] < least or (i == 0 and least == strides[1]):
+            return False
+        least = strides[i] * sizes[i]
+    return True
+
+
+def _channels_last(dims: int) -> list[int]:
+    return [1, *range(dims - 1, 1, -1), 0]

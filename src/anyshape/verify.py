@@ -66,12 +66,11 @@ def path(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic]) -> list[sym
 
 def distinct(nodes: Iterable[NodeRecord]) -> list[NodeRecord]:
     """Nodes without those that are the same call on other memory."""
-    known = {repr((n.call, n.args, n.kwargs, n.result, n.context)): n for n in map(_by_itself, nodes)}
-    return list(known.values())
+    return list({identity(node): node for node in nodes}.values())
 
 
-def _by_itself(node: NodeRecord) -> NodeRecord:
-    """A node with its memory numbered from 0, so that the same call on other memory reads the same."""
+def identity(node: NodeRecord) -> str:
+    """What the same call on other memory has in common: its memory is numbered from 0."""
     numbers: dict[int, int] = {}
 
     def leaf(value: Any) -> Any:
@@ -79,8 +78,8 @@ def _by_itself(node: NodeRecord) -> NodeRecord:
             return value
         return dataclasses.replace(value, storage=numbers.setdefault(value.storage, len(numbers)))
 
-    args, kwargs, result = concrete.map_leaves(leaf, (node.args, node.kwargs, node.result))
-    return dataclasses.replace(node, args=args, kwargs=kwargs, result=result)
+    seen = (node.opaque, node.sharing_shows, node.leaf_written, node.strides_show)
+    return repr((node.call, concrete.map_leaves(leaf, (node.args, node.kwargs, node.result)), node.context, seen))
 
 
 def _compare(node: NodeRecord, run: concrete.ConcreteRun, *, strict: bool = False) -> Difference | None:

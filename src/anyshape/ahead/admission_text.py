@@ -21,7 +21,9 @@ def told(admission: Admission) -> tuple[str, tuple[str, ...]]:
     for i, answer in enumerate(answers):
         lines.append(f"if bool({python_code.expression(answer.expr)}) is not {answer.outcome}: return {i}")
     for i, (node, _, _) in enumerate(admission.nodes):
-        lines.append(f"if not ({_verified(admission, i, node.decisions.values())}): return {UNTOLD}")
+        lines.append(
+            f"if not ({_verified(admission, admission.first_like(i), node.decisions.values())}): return {UNTOLD}"
+        )
     aot = _verified(admission, AOT, admission.recording.aot_decisions.values())
     lines.append(f"return {ADMITTED} if {aot} else {UNTOLD}")
     text = python_code.text(dict.fromkeys(lines), admission.places)
@@ -31,9 +33,10 @@ def told(admission: Admission) -> tuple[str, tuple[str, ...]]:
 
 
 def _laid_out(start: int, dims: int, strides: Sequence[Any]) -> str:
-    """Where nothing is addressed, strides say nothing."""
+    """Where nothing is addressed, strides say nothing, but for those of an image, which may be channels last."""
     wanted = map(python_code.expression, strides)
-    ends = [f"v[{start + i}] <= 1 or v[{start + dims + i}] == {text}" for i, text in enumerate(wanted)]
+    same = [f"v[{start + dims + i}] == {text}" for i, text in enumerate(wanted)]
+    ends = same if dims in (4, 5) else [f"v[{start + i}] <= 1 or {text}" for i, text in enumerate(same)]
     return f"(0 in v[{start}:{start + dims}] or {' and '.join(f'({e})' for e in ends)})" if ends else "True"
 
 
