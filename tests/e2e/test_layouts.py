@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import anyshape
+from anyshape.testing import difference, expect_programs
 
 
 def five(n: int, m: int) -> Iterator[torch.Tensor]:
@@ -153,3 +154,58 @@ def test_what_is_saved_for_the_backward_has_strides_of_any_width(words: dict[str
         ours = torch.autograd.grad(f(x, w).sum(), (x, w))
         torch.testing.assert_close(ours, torch.autograd.grad(fn(x, w).sum(), (x, w)), rtol=1e-4, atol=1e-4)
     assert len(f.programs) == 1
+
+
+@pytest.mark.parametrize("last_first", [False, True])
+def test_an_image_of_one_channel_is_channels_last_if_its_strides_say_so(last_first: bool) -> None:
+    """They address nothing, but eager looks at them: what a convolution makes of the image lies as they say."""
+    net = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.Conv2d(4, 2, 3)).eval()
+    f = anyshape.compile(net, specialize="never")
+    with torch.no_grad(), expect_programs(2):
+        for last in (last_first, not last_first):
+            for n in (3, 1, 2):
+                image = torch.randn(n, 1, 8, 9)
+                image = image.to(memory_format=torch.channels_last) if last else image
+                assert difference(net, f, (image,), rtol=1e-4, atol=1e-4) is None, (last, n)
+
+
+def _shaped_and_flat(x: torch.Tensor) -> object:
+    return x.reshape(x.shape), x.ravel()
+
+
+def _branch_after_a_view(x: torch.Tensor) -> object:
+    y = x.reshape(x.shape)
+    return y + 1 if x.is_contiguous() else y - 1
+
+
+def _branch_on_a_slice(x: torch.Tensor) -> object:
+    part = x[:, ::2]
+    y = part.reshape(part.shape) * 1
+    return y + 1 if part.is_contiguous() else y - 1
+
+
+def _written_after_a_view(x: torch.Tensor) -> object:
+    part = x.t()
+    y = part.reshape(part.shape)
+    z = part.contiguous()
+    z.add_(1)
+    return x, y, z
+
+
+VECTORS = (lambda: torch.zeros(5)[1::2], lambda: torch.zeros(2), lambda: torch.zeros(1))
+MATRICES = tuple(lambda n=n, m=m: torch.zeros(n, m) for n, m in ((3, 4), (1, 4), (4, 1), (1, 1), (3, 5), (2, 2)))
+ASKED_BEFORE = {
+    "flat": (_shaped_and_flat, VECTORS),
+    "branch": (_branch_after_a_view, VECTORS),
+    "branch on a slice": (_branch_on_a_slice, MATRICES),
+    "written": (_written_after_a_view, MATRICES),
+}
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize(("fn", "makers"), ASKED_BEFORE.values(), ids=ASKED_BEFORE)
+def test_a_question_that_another_call_has_asked(fn: Callable[..., object], makers: tuple, backwards: bool) -> None:
+    """A tensor keeps the answers about its layout: who asks second gets them from there, and asks all the same."""
+    f = anyshape.compile(fn, backend="aot_eager")
+    for make in reversed(makers) if backwards else makers:
+        assert difference(fn, f, (make(),)) is None

@@ -31,6 +31,7 @@ import torch.compiler.config as compiler_config
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
 from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list
 from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
+from torch._dynamo.variables.tensor import TensorVariable
 from torch._guards import TracingContext
 from torch._inductor.exc import InductorError
 from torch._subclasses.meta_utils import MetaConverter
@@ -120,6 +121,7 @@ def patches(
         stack.enter_context(dynamo_config.patch(**config))
         stack.enter_context(mock.patch.object(output_graph, "ShapeEnv", shape_env))
         stack.enter_context(mock.patch.object(dynamo_utils, "run_node", nodes.run_node))
+        stack.enter_context(mock.patch.object(TensorVariable, "call_method", nodes.call_method))
         stack.enter_context(mock.patch.object(builder.VariableBuilder, "wrap_symfloat", _wrap_symfloat))
         stack.enter_context(mock.patch.object(fake_impls, "_compute_slice_index", slices.index))
         stack.enter_context(mock.patch.object(builder, "is_int_specialization_case", specializes_int))
@@ -254,7 +256,9 @@ def _meta_converter(self: Any, *args: Any, **kwargs: Any) -> Any:
     if not isinstance(env, FreeShapeEnv):
         return _stock_meta_converter(self, *args, **kwargs)
     with env.recording.off_the_record(), env.making(args[0] if args else kwargs.get("t"), kwargs.get("source")):
-        return _stock_meta_converter(self, *args, **kwargs)
+        made = _stock_meta_converter(self, *args, **kwargs)
+        nodes.forget_answers(made)
+        return made
 
 
 _CheckFunctionManager = convert_frame.CheckFunctionManager

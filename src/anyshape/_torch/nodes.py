@@ -17,7 +17,9 @@ from typing import Any
 
 import torch
 import torch._dynamo.utils as dynamo_utils
+from torch._dynamo.variables.tensor import TensorVariable
 from torch._guards import TracingContext
+from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.types import py_sym_types
 
@@ -74,7 +76,13 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
             _refuse_overlap(args[0])
         if memory.writes(node) and not recording.uncertain.isdisjoint(_storages((args[:1], kwargs.get("out")))):
             raise recording.retrace("what is written to is a copy for some numbers of results, and a view for others")
-        run = lambda: _run_node(tracer, node, args, kwargs, nnmodule)
+        given = [t for t in concrete.leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+
+        def run() -> Any:
+            for tensor in given:
+                forget_answers(tensor)
+            return _run_node(tracer, node, args, kwargs, nnmodule)
+
         try:
             result = _general(env, record, run)
         except Exception:
@@ -97,6 +105,37 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
     finally:
         recording.node = None
         recording.oblivious.strict = recording.oblivious.loosened = False
+
+
+_call_method = TensorVariable.call_method
+_ROOM = 1 << 62  # bytes, none of which a fake tensor has
+
+
+def forget_answers(tensor: Any) -> None:
+    """A tensor keeps what it was asked about its layout, and who asks next would not be seen to ask."""
+    if type(tensor) is not FakeTensor or tensor.layout is not torch.strided or tensor.is_inference():
+        return
+    env, numbers = tensor.fake_mode.shape_env, (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+    if not isinstance(env, FreeShapeEnv) or free_unbacked_symbols(numbers):
+        return
+    symbols = [n.node for n in numbers if isinstance(n, torch.SymInt)]
+    if not symbols or any(node.maybe_as_int() is not None for node in symbols):
+        return  # a size that is known by now would be a number from then on, and a guard of torch's
+    preserved, storage = torch.autograd._unsafe_preserve_version_counter(tensor), tensor.untyped_storage()
+    with env.recording.off_the_record(), torch.no_grad(), preserved, in_kernel_invocation_manager(tensor.fake_mode):
+        empty = storage.nbytes() == 0  # so it may be though the tensor is not: one that is told of without its data
+        if empty:
+            storage.resize_(_ROOM)
+        tensor.as_strided_(tensor.shape, tensor.stride(), tensor.storage_offset())
+        if empty:
+            storage.resize_(0)
+
+
+def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """Dynamo's call of a method of a tensor; this one is a question of the function itself, and no node."""
+    if name == "is_contiguous":
+        forget_answers(self.proxy.node.meta.get("example_value"))
+    return _call_method(self, tx, name, args, kwargs)
 
 
 def _may_be_a_view(recording: Any, record: NodeRecord) -> bool:
