@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._inductor.utils import run_and_get_code
 from torch.nn import functional as F
 
 import anyshape
@@ -113,3 +114,79 @@ def test_calls_for_which_inductor_wants_sizes_as_numbers(fn: Callable[..., Any])
             x = torch.randn(2, 3, n, n + 1, requires_grad=True)
             text = difference(fn, f, (x,), backward=True, rtol=1e-4, atol=1e-4)
             assert text is None, f"{n}: {text}"
+
+
+CONVOLUTIONS = {
+    "in": lambda x: F.conv2d(x * 2, torch.ones(3, x.shape[1], 2, 2), padding=1),
+    "out": lambda x: F.conv2d(x, torch.ones(2 * x.shape[1], x.shape[1], 2, 2), stride=2) + 1,
+    "depthwise": lambda x: F.conv2d(x, torch.ones(x.shape[1], 1, 3, 3), groups=x.shape[1], padding=1).relu(),
+    "transposed": lambda x: F.conv_transpose2d(x, torch.ones(x.shape[1], 2, 2, 2)),
+}
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=["rows", "channels_last"])
+@pytest.mark.parametrize("fn", CONVOLUTIONS.values(), ids=CONVOLUTIONS)
+def test_convolutions_of_any_number_of_channels(fn: Callable[..., Any], memory_format: torch.memory_format) -> None:
+    f = anyshape.compile(fn, specialize="never")
+    with torch.no_grad(), expect_programs(1):
+        for n, channels in ((2, 3), (3, 5), (2, 1), (1, 2), (0, 4)):
+            x = R(n, channels, 5, 6).to(memory_format=memory_format)
+            text = difference(fn, f, (x,), rtol=1e-4, atol=1e-4)
+            assert text is None, f"{(n, channels)}: {text}"
+
+
+def _shifted(x: Tensor) -> Tensor:
+    x[1:] = x[:-1].clone()
+    return x
+
+
+def _doubled(x: Tensor) -> Tensor:
+    x[1:] = x[:-1] * 2
+    return x
+
+
+def _made_here(x: Tensor) -> Tensor:
+    y = x + 1
+    y[2:, 1:] = y[:-2, :-1].clone()
+    return y
+
+
+def _turned(x: Tensor) -> Tensor:
+    x.copy_(x.flip(0))
+    return x * 2
+
+
+@pytest.mark.parametrize("fn", [_shifted, _doubled, _made_here, _turned])
+def test_writes_of_what_is_read_there(fn: Callable[..., Any]) -> None:
+    f = anyshape.compile(fn, specialize="never")
+    for shape in ((7, 3), (40, 33), (2, 2), (1, 5)):
+        assert difference(fn, f, (R(shape),)) is None, shape
+
+
+def test_packed_projections_are_copied_without_divisions() -> None:
+    block = torch.nn.MultiheadAttention(32, 4, batch_first=True)
+    attend = lambda x: block(x, x, x, need_weights=False)[0]
+    with torch.no_grad():
+        result, code = run_and_get_code(anyshape.compile(attend, specialize="never"), x := R(3, 7, 32))
+        torch.testing.assert_close(result, attend(x))
+    kernels = [line for text in code for line in text.splitlines() if "in_ptr" in line]
+    assert kernels and not [line for line in kernels if "div_floor" in line or "%" in line]
+
+
+def _clones(x: Tensor) -> list[Tensor]:
+    y = (x * 2).clone()
+    return [y, y.clone()]
+
+
+def _clone_of_a_buffer(x: Tensor) -> list[Tensor]:
+    y = x * 2
+    torch.add(y, y, out=y)
+    return [y.any(-1), y, y.clone().unsqueeze_(0)]
+
+
+@pytest.mark.parametrize("fn", [_clones, _clone_of_a_buffer])
+def test_results_that_are_copies_of_one_another(fn: Callable[..., Any]) -> None:
+    f = anyshape.compile(fn, specialize="never")
+    with expect_programs(1):
+        for shape in ((3, 5), (1, 1), (7, 4)):
+            assert difference(fn, f, (R(shape),)) is None, shape

@@ -21,7 +21,9 @@ import torch._inductor.config as inductor_config
 from anyshape._torch import (
     cuda_graphs,
     direct_writes,
+    divisions,
     gpu_repairs,
+    kept_copies,
     lowering,
     output_strides,
     pooled_gradients,
@@ -49,7 +51,9 @@ def scope() -> Iterator[None]:
         stack.enter_context(direct_writes.patches())
         stack.enter_context(lowering.patches())
         stack.enter_context(unpinned.patches())
+        stack.enter_context(divisions.patches())
         stack.enter_context(read_and_written.patches())
+        stack.enter_context(kept_copies.patches())
         stack.enter_context(pooled_gradients.patches())
         stack.enter_context(output_strides.patches())
         stack.enter_context(gpu_repairs.patches())

@@ -1,22 +1,27 @@
 """Calls that read what they write.
 
-Owns one repair: where nobody reads a tensor after `index_put`, Inductor writes over it (fx_passes/reinplace.py, torch
-2.11 to 2.15), and does not ask whether the values are of the same memory. `y.index_copy(0, i, y)` then reads what it
-has just written. Such a call keeps its copy.
+Owns two repairs of Inductor (torch 2.11 to 2.15). Where nobody reads a tensor after `index_put`, it writes over it
+(fx_passes/reinplace.py), and does not ask whether the values are of the same memory: `y.index_copy(0, i, y)` then reads
+what it has just written. Such a call keeps its copy. And `copy_` (lowering.py) computes what it stores first, but not
+where that is a view: of the target's own memory, as in `y[1:] = y[:-1].clone()`, whose clone is left out as one of no
+use, or of something not computed yet, as in `y[1:] = y[:-1] * 2` with sizes that have to be found equal.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
 import torch
 import torch._inductor.fx_passes.reinplace as reinplace
+import torch._inductor.lowering as inductor_lowering
+from torch._inductor import ir
 from torch.utils import _pytree as pytree
 
+aten = torch.ops.aten
 _WRITES = ("index_put", "_unsafe_index_put")
 
 
@@ -34,8 +39,27 @@ def _unless_read(stock: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda node: not _is_read_too(node) and stock(node)
 
 
-def patches() -> contextlib.AbstractContextManager[Any]:
-    known = reinplace.inplaceable_ops
-    calls = [op for name in _WRITES if (op := getattr(torch.ops.aten, name).default) in known]
-    changed = {op: dataclasses.replace(known[op], extra_check=_unless_read(known[op].extra_check)) for op in calls}
-    return mock.patch.dict(known, changed)
+def _copy(stock: Callable[..., Any], clone: Callable[..., Any]) -> Callable[..., Any]:
+    def copy_(dst: Any, src: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(src, ir.TensorBox) and isinstance(src.data, ir.BaseView):
+            if isinstance(dst.data, ir.BaseView):
+                dst.realize()
+            written = dst.maybe_get_name()
+            if written is not None and written in src.get_read_names():
+                src.realize()
+                if src.maybe_get_name() == written:
+                    src = clone(src)
+                    src.realize()
+        return stock(dst, src, *args, **kwargs)
+
+    return copy_
+
+
+@contextlib.contextmanager
+def patches() -> Iterator[None]:
+    known, lowerings = reinplace.inplaceable_ops, inductor_lowering.lowerings
+    calls = [op for name in _WRITES if (op := getattr(aten, name).default) in known]
+    checked = {op: dataclasses.replace(known[op], extra_check=_unless_read(known[op].extra_check)) for op in calls}
+    copy_ = _copy(lowerings[aten.copy_.default], lowerings[aten.clone.default])
+    with mock.patch.dict(known, checked), mock.patch.dict(lowerings, {aten.copy_.default: copy_}):
+        yield

@@ -1,8 +1,9 @@
 """Calls for which Inductor needs sizes as numbers, and pins them (torch 2.11 to 2.15).
 
 Owns what free sizes get instead. `adaptive_avg_pool2d` and `adaptive_max_pool2d` are unrolled over their windows:
-eager's kernel is called, which has none to unroll. `glu` halves a size: halves of any size are slices too. Code for an
-exact size is Inductor's own.
+eager's kernel is called, which has none to unroll. So it is for a convolution whose weight has free sizes; in its
+gradient they are pinned, for the kernel lays it out by them as no fake kernel tells. `glu` halves a size: halves of any
+size are slices too. Code for an exact size is Inductor's own.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from anyshape._torch.shape_env import FreeShapeEnv
 _aten = torch.ops.aten
 
 
-def _of_any_size(stock: Callable[..., Any], general: Callable[..., Any]) -> Callable[..., Any]:
-    def lower(x: Any, *args: Any) -> Any:
-        free = any(sympy.sympify(size).free_symbols for size in x.get_size())
+def _of_any_size(stock: Callable[..., Any], general: Callable[..., Any], asked: int = 0) -> Callable[..., Any]:
+    """`asked` is the argument whose sizes Inductor pins."""
+
+    def lower(*args: Any) -> Any:
+        free = any(sympy.sympify(size).free_symbols for size in args[asked].get_size())
         if free and isinstance(V.graph.sizevars.shape_env, FreeShapeEnv):
-            return general(x, *args)
-        return stock(x, *args)
+            return general(*args)
+        return stock(*args)
 
     return lower
 
@@ -68,6 +71,10 @@ def patches() -> Iterator[None]:
         for key in (op, op.default)
         if lower is not None and key in known
     }
+    if (op := _aten.convolution.default) in known:
+        lowered[op] = _of_any_size(
+            known[op], inductor_lowering.fallback_handler(op, add_to_fallback_set=False), asked=1
+        )
     decomposed = {largest: _decomposed(table[largest])} if largest in table else {}
     with mock.patch.dict(known, lowered), mock.patch.dict(table, decomposed):
         yield
