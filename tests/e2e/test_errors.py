@@ -229,3 +229,31 @@ def test_what_the_function_raises_is_raised_under_fullgraph() -> None:
     f(torch.randn(3))
     with pytest.raises(ValueError, match="nothing to do"):
         f(torch.randn(0))
+
+
+def _largest(x: torch.Tensor) -> torch.Tensor:
+    return x[x > 0].max(0)[0]
+
+
+def _first(x: torch.Tensor) -> torch.Tensor:
+    return x[x > 0][0]
+
+
+def _smallest(x: torch.Tensor) -> torch.Tensor:
+    return x[x > 0].kthvalue(1, dim=0)[0]
+
+
+def _checked(x: torch.Tensor) -> torch.Tensor:
+    found = x[x > 0]
+    torch._check(found.shape[0] >= 1)
+    return found[0]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("fn", [_largest, _first, _smallest, _checked])
+def test_nothing_to_choose_from(fn: Callable[..., torch.Tensor], backend: str) -> None:
+    """How much there is comes out of the data, so it is the compiled code that has to raise what eager raises."""
+    f = anyshape.compile(fn, backend=backend)
+    for x in (torch.tensor([1.0, -1.0, 2.0]), torch.zeros(3)):
+        assert difference(fn, f, (x,)) is None
+    assert f.fallbacks == {}

@@ -1,14 +1,17 @@
 """Errors of compiled graphs.
 
-Owns two repairs. Inductor's CPU code raises RuntimeError for an index out of bounds, whatever eager raises for it. And
-an `assert` of the function on what it computes itself is a check in the graph, which raises RuntimeError (torch 2.11 to
-2.15) where eager raises AssertionError.
+Owns three repairs (torch 2.11 to 2.15). Inductor's CPU code raises RuntimeError for an index out of bounds, whatever
+eager raises for it. An `assert` of the function on what it computes itself is a check in the graph, which raises
+RuntimeError where eager raises AssertionError. And so is that there is something to choose from, where how much there
+is comes out of the data: `max` and the like raise IndexError in eager.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import operator
+import os
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +43,11 @@ _INDEXING = {
     "index_fill_",
     "take",
 }
+# Calls that raise IndexError in eager if there is nothing to choose from.
+_CHOOSING = {"max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "median", "nanmedian", "kthvalue", "mode"}
+_CHOOSING |= {"select", "getitem"}
+_NOTHING = re.compile(r"(Runtime assertion failed for expression )?(u\d+ >= 1\b|Ne\(u\d+, 0\))")
+_OF_RULES = os.path.join("anyshape", "ops", "")
 _OUT_OF_BOUNDS = "index out of bounds"
 _BROKEN = "Runtime assertion failed for expression "  # torch/fx/passes/runtime_assert.py
 
@@ -51,6 +59,7 @@ class Raises:
     indexes: bool  # an index out of bounds is an IndexError
     asserts: tuple[str, ...]  # how messages begin that are those of an `assert`
     fills: bool = False  # but for `index_fill` of nothing
+    chooses: bool = False  # nothing to choose from is an IndexError
 
     def __call__(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
@@ -63,6 +72,8 @@ class Raises:
                     raise IndexError(str(error)) from error
                 if self.asserts and str(error).startswith(self.asserts):
                     raise AssertionError(str(error)) from error
+                if self.chooses and _NOTHING.match(str(error)):
+                    raise IndexError(f"there is nothing to choose from: {error}") from error
                 raise
 
         return run
@@ -76,7 +87,10 @@ def by(graph: Any, recording: Recording) -> Raises | None:
     asserts += [n.args[1] for n in calls if n.target is torch._assert_async and _is_assert(n)]
     indexes = any(n.target in _INDEXING for n in calls)
     fills = any(n.target in ("index_fill", "index_fill_") for n in calls)
-    return Raises(indexes, tuple(asserts), fills) if indexes or asserts else None
+    names = {str(getattr(n.target, "__name__", n.target)).partition(".")[0] for n in calls}
+    own = any(n.target is torch.ops.aten._assert_scalar.default and _is_own_check(n) for n in calls)
+    chooses = bool(names & _CHOOSING) and not own
+    return Raises(indexes, tuple(asserts), fills, chooses) if indexes or asserts or chooses else None
 
 
 def _has_nothing(args: Sequence[Any]) -> bool:
@@ -84,7 +98,17 @@ def _has_nothing(args: Sequence[Any]) -> bool:
 
 
 def _is_assert(node: Any) -> bool:
-    """Whether Dynamo made a check of a statement, which is the last line of where it was made."""
+    """Whether Dynamo made a check of a statement."""
     text = str(node.args[1]) if len(node.args) > 1 else ""
-    lines = (node.stack_trace or "").strip().splitlines()
-    return bool(text) and bool(lines) and any(line.strip().startswith("assert") for line in lines[-2:])
+    return bool(text) and any(line.startswith("assert") for line in _lines(node))
+
+
+def _is_own_check(node: Any) -> bool:
+    """Whether the function has the check itself, and not a rule in its place."""
+    text = " ".join(_lines(node))
+    return "torch._check" in text and _OF_RULES not in text
+
+
+def _lines(node: Any) -> list[str]:
+    """Of the function: the last ones of where the node was made."""
+    return [line.strip() for line in (node.stack_trace or "").strip().splitlines()[-2:]]
