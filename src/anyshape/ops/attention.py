@@ -8,6 +8,7 @@ question about these sizes. An empty batch is nothing special to either; what ha
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -54,4 +55,19 @@ def _over_nothing(query: Any, key: Any, value: Any, enable_gqa: bool) -> Any:
     return torch.softmax(query @ key.transpose(-2, -1), -1) @ value
 
 
-RULES: dict[Any, Callable[..., Any]] = {F.scaled_dot_product_attention: scaled_dot_product_attention}
+# To torch's tracer this is one call, with attention unseen inside it; a function of the same code is traced through.
+_traced_through = types.FunctionType(
+    F.multi_head_attention_forward.__code__, vars(F), argdefs=F.multi_head_attention_forward.__defaults__
+)
+
+
+def multi_head_attention_forward(query: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
+    if not kwargs.get("need_weights") and (query.shape[0] == 0 or key.shape[0] == 0):
+        return _traced_through(query, key, *args, **kwargs)
+    return F.multi_head_attention_forward(query, key, *args, **kwargs)
+
+
+RULES: dict[Any, Callable[..., Any]] = {
+    F.scaled_dot_product_attention: scaled_dot_product_attention,
+    F.multi_head_attention_forward: multi_head_attention_forward,
+}
