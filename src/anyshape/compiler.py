@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from anyshape import spec_file
-from anyshape._torch import capture, modules, process_group, shortcuts, specs
+from anyshape._torch import capture, cuda_graphs, modules, process_group, shortcuts, specs
 from anyshape.ahead.background import Background
 from anyshape.ahead.one_rank import OneRank
 from anyshape.declaration import Declaration
@@ -207,8 +207,8 @@ def compile(
 
 
 def _specialize(given: Any, door: Door | None, mode: str | None, options: dict[str, Any] | None) -> Any:
-    """What was declared; with CUDA graphs or autotuning the backend already makes code for each size itself."""
-    if given == "never" or mode not in (None, "default") or options:
+    """What was declared; with CUDA graphs each size has a recording of its own already."""
+    if given == "never" or cuda_graphs.are_recorded(mode, options):
         return "never"
     return "hot" if door is None else door.declaration.specialize
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._inductor.select_algorithm import AlgorithmSelectorCache
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import anyshape
@@ -142,6 +143,25 @@ def test_clauses() -> None:
         assert difference(fn, f, (torch.randn(n, 5),)) is None
         assert f.wait(120)
     assert [v.text for v in f.variants] == ["x.shape[0] == 1 and x.shape[1] == 5"]
+
+
+def test_declared_sizes_are_tuned_each_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned: list[str] = []
+    stock = AlgorithmSelectorCache.__call__
+
+    def choose(self: Any, name: Any, choices: Any, inputs: Any, layout: Any, *rest: Any, **words: Any) -> Any:
+        tuned.append(str(layout.size[0]))
+        return stock(self, name, choices, inputs, layout, *rest, **words)
+
+    monkeypatch.setattr(AlgorithmSelectorCache, "__call__", choose)
+    w = torch.randn(16, 16)
+    fn = lambda x: (x @ w).relu()
+    clauses = ["n == 8", "n == 32"]
+    f = anyshape.compile(fn, mode="max-autotune-no-cudagraphs", shapes={"x": "n 16"}, specialize=clauses)
+    for n in (3, 8, 32, 8, 32, 5):
+        assert difference(fn, f, (torch.randn(n, 16),), rtol=1e-4, atol=1e-4) is None
+        assert f.wait(120)
+    assert tuned[1:] == ["8", "32"] and len(f.variants) == 2
 
 
 def test_other_layouts_of_the_same_size() -> None:

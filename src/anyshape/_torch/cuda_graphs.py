@@ -12,12 +12,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from unittest import mock
 
+import torch
 import torch._inductor.compile_fx as compile_fx
 from torch._inductor.utils import align_inputs_from_check_idxs
 from torch.utils._ordered_set import OrderedSet
 
 LIMIT = "ANYSHAPE_CUDA_GRAPHS"  # how many sets of sizes of a compiled graph are recorded
 _MOST_COUNTED = 4_096
+
+
+def are_recorded(mode: str | None, options: dict[str, Any] | None) -> bool:
+    """Whether code compiled so runs as CUDA graphs."""
+    if not torch.cuda.is_available():
+        return False
+    settings = torch._inductor.list_mode_options(mode) if mode is not None else options or {}
+    return bool(settings.get("triton.cudagraphs"))
 
 
 def patches() -> contextlib.AbstractContextManager[Any]:
