@@ -24,7 +24,11 @@ class Known:
 
 def _writes_a_double_scalar(case: Case) -> bool:
     scalars = any(i.dims == () and i.dtype == "float64" for i in case.inputs)
-    return scalars and any(f in ("inplace", "out") for f in case.families)
+    return scalars and _writes_in_place(case)
+
+
+def _writes_in_place(case: Case) -> bool:
+    return any(f in ("inplace", "out") for f in case.families)
 
 
 def _has(*names: str) -> Callable[[Case], bool]:
@@ -82,6 +86,9 @@ KNOWN: tuple[Known, ...] = (
     Known("masked-writes", _has("setitem_mask", "masked_fill_"), says=("strides",)),
     Known("unshared-squeezes", _has("squeeze"), says=("share memory",)),
     Known("complex-views", _is_complex, says=("must be 1 to view",)),
+    Known("dropped-nothing", _has("dropout"), says=("a leaf Variable that requires grad",)),
+    Known("saved-and-written", _writes_in_place, says=("needed for gradient computation",)),
+    Known("transposed-in-place", _has("transpose_"), says=("strides",)),
 )
 
 
