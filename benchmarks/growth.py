@@ -18,63 +18,61 @@ import torch
 
 import anyshape
 
+ROUNDS = 40
 
-def microseconds(call: Callable[[], Any]) -> float:
-    """The best of many rounds, by the clock of the thread: what else the machine does is left out."""
-    best = float("inf")
-    for _ in range(40):
-        began = time.thread_time()
-        for _ in range(50):
+
+def microseconds(calls: dict[int, Callable[[], Any]]) -> dict[int, float]:
+    """The best of many rounds, all in turn, by the clock of the thread: what else the machine does is left out."""
+    best = dict.fromkeys(calls, float("inf"))
+    for _ in range(ROUNDS):
+        for count, call in calls.items():
             call()
-        best = min(best, (time.thread_time() - began) / 50)
-    return best * 1e6
+            began = time.thread_time()
+            for _ in range(50):
+                call()
+            best[count] = min(best[count], (time.thread_time() - began) / 50)
+    return {count: seconds * 1e6 for count, seconds in best.items()}
 
 
 def by_keys(counts: list[int]) -> list[dict[str, float]]:
     torch._dynamo.reset()
-    f = anyshape.compile(lambda x: x.sum(), backend="aot_eager")
-    room = torch.zeros(1)
-    rows, seen = [], 0
-    f(room.expand(2, 3))
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
+    room, calls, used = torch.zeros(1), {}, {}
+    asked = room.expand(2, 3)
     for count in counts:
-        while seen < count:
-            f(room.expand(2 + seen % 1000, 3 + seen // 1000))
-            seen += 1
-        x = room.expand(2, 3)
-        used = tracemalloc.get_traced_memory()[0] - before
-        tracemalloc.stop()
-        rows.append({"keys": count, "microseconds": microseconds(lambda x=x: f(x)), "bytes a key": used / count})
+        f = anyshape.compile(lambda x: x.sum(), backend="aot_eager")
+        f(asked)
         tracemalloc.start()
-        before = tracemalloc.get_traced_memory()[0] - used
-    tracemalloc.stop()
-    assert len(f.programs) == 1, f.programs
-    return rows
+        for seen in range(count):
+            f(room.expand(2 + seen % 1000, 3 + seen // 1000))
+        used[count] = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        assert len(f.programs) == 1, f.programs
+        calls[count] = lambda f=f: f(asked)
+    times = microseconds(calls)
+    return [{"keys": n, "microseconds": times[n], "bytes a key": used[n] / n} for n in counts]
 
 
 def by_programs(counts: list[int]) -> list[dict[str, float]]:
     torch._dynamo.reset()
 
-    def fn(x: torch.Tensor) -> torch.Tensor:
-        for size in range(2, 200):
-            if x.shape[0] == size:  # a behaviour for each
-                return x + size
-        return x
+    def behaviours() -> Callable[[torch.Tensor], torch.Tensor]:
+        def fn(x: torch.Tensor) -> torch.Tensor:
+            for size in range(2, 200):
+                if x.shape[0] == size:  # a behaviour for each
+                    return x + size
+            return x
 
-    f = anyshape.compile(fn, backend="aot_eager")
-    rows, made = [], 0
+        return fn
+
+    calls = {}
     for count in counts:
-        while made < count:
-            f(torch.zeros(2 + made))
-            made += 1
+        f = anyshape.compile(behaviours(), backend="aot_eager")
         inputs = [torch.zeros(2 + i) for i in range(count)]
-        for x in inputs:
+        for x in inputs * 2:
             f(x)
         assert len(f.programs) == count
-        in_turn = lambda inputs=inputs: [f(x) for x in inputs]
-        rows.append({"programs": count, "microseconds": microseconds(in_turn) / count})
-    return rows
+        calls[count] = lambda f=f, inputs=inputs: [f(x) for x in inputs]
+    return [{"programs": n, "microseconds": t / n} for n, t in microseconds(calls).items()]
 
 
 def main() -> None:

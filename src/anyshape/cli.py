@@ -71,6 +71,9 @@ def build() -> Any:
         assumptions: bool = typer.Option(
             False, help="Instead: break what programs assume, and see that it is checked."
         ),
+        through: str = typer.Option(
+            "compile", help="With --assumptions: compile, export or precompile, what is called with broken sizes."
+        ),
         json: str = typer.Option(None, metavar="FILE", help="Write the totals and findings here."),
     ) -> None:
         """Programs nobody thought of, compared with eager; status 1 if one differs."""
@@ -81,7 +84,7 @@ def build() -> Any:
         if opinfo:
             found = command.opinfo(target, only=only, shard=campaign.parse_shard(shard), json_file=json)
         elif assumptions:
-            found = command.assumptions(target, programs=programs, seed=seed, json_file=json)
+            found = command.assumptions(target, programs=programs, seed=seed, through=through, json_file=json)
         elif model is not None:
             found = command.model(model, target, calls=programs, seed=seed, json_file=json)
         else:

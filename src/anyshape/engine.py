@@ -178,6 +178,7 @@ class Engine:
         self._recordings: list[Recording] = []
         self._pending: dict[int, LiveProgram] = {}
         self._eager_calls: dict[Any, tuple[str, bool]] = {}
+        self._left_out: dict[Any, str] = {}  # calls whose own frame runs eagerly, by why
         self.loaded: Sequence[Any] = ()  # programs that other processes have made
         self.waits: Callable[[float | None], bool] = lambda timeout: True  # for those that are at it
         self._site = ("?", "?", 0)
@@ -227,6 +228,8 @@ class Engine:
         code = frame.f_code
         if known in self._eager_calls:
             return self._run_eagerly(code, *self._eager_calls[known])
+        if known in self._left_out:
+            return self._leave_out(self._left_out[known])
         if self.door is not None and self.door.declaration.on_new_behavior != "compile" and not self.warming:
             refused = [p for p in self.programs if p.origin is code]
             if refused and self.door.declaration.on_new_behavior == "eager":
@@ -257,6 +260,11 @@ class Engine:
                 continue
             # Without a stand-in the next attempt would be this one again; only the last is different.
             ways = ways[-1:] if isinstance(error, capture.Retrace) else []
+        if error is None and self._failure is not None and code is self._top:
+            reason = capture.reason(self._failure)
+            if known is not None:
+                self._left_out[known] = reason
+            return self._leave_out(reason)
         if error is None:
             return outcome
         branch = capture.data_branch(error) if self._fullgraph else None
@@ -271,6 +279,11 @@ class Engine:
         if known is not None:
             self._eager_calls[known] = (reason, expected)
         return self._run_eagerly(code, reason, expected)
+
+    def _leave_out(self, reason: str) -> Any:
+        """Count a call whose own frame Dynamo cannot capture; what it calls is compiled."""
+        self._fallbacks[reason] += 1
+        return capture.left_out()
 
     def _run_eagerly(self, code: types.CodeType, reason: str, expected: bool) -> Any:
         """Count it, and leave the call to eager: as a whole where nothing of it has run yet, else this frame of it."""
@@ -310,6 +323,7 @@ class Engine:
         self, convert: Callable[[], Any], new_recording: Callable[[], Recording], *, whole: bool
     ) -> tuple[Any, BaseException | None]:
         self._recordings = []
+        self._failure = None
         pending = self._pending = {}
         self._whole = whole
 
@@ -327,9 +341,14 @@ class Engine:
         try:
             with (
                 capture.patches(begin, ops.RULES, ops.OBLIVIOUS_RULES, whole=whole, facts=self._facts),
+                capture.keeping_failures() as failures,
                 afterwards.counted(count),
             ):
-                return convert(), None
+                outcome = convert()
+                self._failure = failures[-1] if failures else None
+                if whole and self._failure is not None and capture.was_raised(self._failure):
+                    return None, self._failure
+                return outcome, None
         except (capture.Retrace, Refused, Exception) as error:
             return None, error
 

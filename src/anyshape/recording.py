@@ -295,6 +295,8 @@ class Recording:
             self._assume(sympy.Eq(expr, truth), sympy.true, baked=True)
         elif expr in self.node.scalars or self._is_about_numbers(expr):
             self._assume(expr, truth)
+        elif self._squeezes() and self._takes_a_way_of_its_own(expr, truth):
+            self._assume(expr, truth)  # a dim that is dropped is to be dropped wherever it is asked again
         else:
             self._decide(expr, truth)
             if not self._is_about_units(expr):
@@ -304,7 +306,7 @@ class Recording:
     def drops_dims(self) -> bool:
         """Whether the node at hand drops a dim where its size is 1, and that size is born from data."""
         node = self.node
-        if node is None or getattr(node.call, "__name__", node.call) not in ("squeeze", "squeeze_") or not node.args:
+        if node is None or not self._squeezes() or not node.args:
             return False
         sizes = node.args[0].sizes
         given = [*node.args[1:], *(node.kwargs or {}).values()]
@@ -312,6 +314,9 @@ class Recording:
         if not all(type(d) is int and -len(sizes) <= d < len(sizes) for d in dims):
             return False
         return any(s.free_symbols and not self.owns(s) for s in ([sizes[d] for d in dims] if given else sizes))
+
+    def _squeezes(self) -> bool:
+        return self.node is not None and getattr(self.node.call, "__name__", self.node.call) in ("squeeze", "squeeze_")
 
     def _is_about_numbers(self, expr: sympy.Basic) -> bool:
         """Whether a question is about int and float arguments alone: it is about values then, not about shapes."""

@@ -197,6 +197,49 @@ def test_refused_in_inductor(case: Case) -> None:
     _refuses(case, "gbg", "inductor")
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_first_call_that_raises_does_not_end_compilation(backend: str) -> None:
+    f = anyshape.compile(_raised, backend=backend)
+    for _ in range(2):
+        with pytest.raises(KeyError, match="two"):
+            f(R(2, 3))
+    assert list(f.fallbacks.values()) == [2] and "KeyError" in next(iter(f.fallbacks))
+    torch.testing.assert_close(f(x := R(4, 3)), x + 1)
+    f(R(7, 2))
+    assert [p.calls for p in f.programs] == [2]
+
+
+def _around(x: torch.Tensor) -> torch.Tensor:
+    with _Closing():  # Dynamo cannot capture what is around a graph break
+        torch._dynamo.graph_break()
+        x = x + 1
+    return _inner(x)
+
+
+def _inner(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+class _Closing:
+    """A context that Dynamo does not know."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+def test_a_frame_that_cannot_be_captured_is_counted_and_what_it_calls_compiled() -> None:
+    f = anyshape.compile(_around, backend="aot_eager")
+    for n in (3, 4, 3, 0):
+        torch.testing.assert_close(f(x := R(n)), (x + 1) * 2)
+    assert sum(f.fallbacks.values()) == 4
+    assert [p.name for p in f.programs] == ["_inner"]
+
+
 def test_the_text_is_eagers_own() -> None:
     fn = lambda x, y: x @ y
     f = anyshape.compile(fn, backend="aot_eager")

@@ -190,3 +190,27 @@ def test_results_that_are_copies_of_one_another(fn: Callable[..., Any]) -> None:
     with expect_programs(1):
         for shape in ((3, 5), (1, 1), (7, 4)):
             assert difference(fn, f, (R(shape),)) is None, shape
+
+
+def test_results_that_are_views_of_one_sum() -> None:
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        total = x.sum(0)
+        return total[:2], total.reshape(total.shape[1], total.shape[0])
+
+    f = anyshape.compile(fn, specialize="never")
+    for n in (4, 2, 7):
+        assert difference(fn, f, (R(3, n, n).transpose(1, 2),)) is None, n
+
+
+def test_a_squeeze_in_place_with_a_gradient() -> None:
+    fn = lambda x: x.clone().squeeze_()
+    f = anyshape.compile(fn, specialize="never")
+    for shape in ((5, 13, 1), (4, 3, 1), (1, 4, 2), (2, 3, 4)):
+        assert difference(fn, f, (R(shape).requires_grad_(),), backward=True) is None, shape
+
+
+def test_a_transform_of_nothing() -> None:
+    fn = lambda x: torch.fft.fft(torch.diff(x, dim=1) * 2)
+    f = anyshape.compile(fn, specialize="never")
+    for shape in ((3, 4, 5), (16, 0, 16), (3, 4, 0), (2, 7, 1)):
+        assert difference(fn, f, (R(shape),)) is None, shape

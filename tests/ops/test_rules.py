@@ -107,6 +107,10 @@ CASES: dict[Any, Case] = {
     torch.masked_select: over_sizes(
         lambda x: torch.masked_select(x, x > 0), lambda n: torch.linspace(-1, 1, n + 3).requires_grad_()
     ),
+    torch.trace: Case(
+        lambda x: torch.trace(x),
+        [(torch.randn(n, m).requires_grad_(),) for n, m in ((3, 5), (7, 4), (2, 2), (1, 3), (0, 2))],
+    ),
     torch.linspace: over_sizes(lambda x: torch.linspace(-1, 2, x.shape[0]), torch.zeros),
     torch.tensor_split: over_sizes(lambda x: torch.tensor_split(x, 3)[:2], lambda n: torch.randn(n, 2)),
     torch.vander: over_sizes(lambda x: (torch.vander(x), torch.vander(x, 3, True)), torch.randn),
@@ -165,7 +169,7 @@ OPERATORS = (
     *(f"nn_functional_{name}" for name in _FUNCTIONAL),
     *("equal", "allclose", "gradient", "kron", "take_along_dim", "squeeze"),
     *(f"{name}_reduction_{way}" for name in ("max", "min") for way in ("with_dim", "no_dim")),
-    *("block_diag", "masked_select", "linspace", "tensor_split", "roll", "var_mean", "std_mean", "sgn"),
+    *("block_diag", "masked_select", "linspace", "tensor_split", "roll", "var_mean", "std_mean", "sgn", "trace"),
     *(f"fft_{rule.__name__.removeprefix('fft_')}" for rule in FOURIER),
 )
 

@@ -47,6 +47,20 @@ def test_assumptions_of_a_branch_and_a_product_are_checked(backend: str) -> None
     assert {c.outcome for c in checks} <= {"raised", "dispatched"}
 
 
+@pytest.mark.parametrize("through", ["export", pytest.param("precompile", marks=pytest.mark.slow)])
+def test_assumptions_of_what_is_made_ahead_are_checked(through: str) -> None:
+    checks = assumptions.check(BRANCH, "aot_eager", through)
+    assert {"x0.shape[0] > 4"} <= {c.assumption for c in checks}
+    assert {c.outcome for c in checks} <= {"raised", "right"}
+
+
+def test_an_export_that_checks_nothing_is_seen(monkeypatch: Any) -> None:
+    monkeypatch.setattr(assumptions.exports, "export", lambda fn, args, **options: lambda *given: fn(*args))
+    alone = dataclasses.replace(BRANCH, steps=BRANCH.steps[:1], results=("v0",))
+    checks = assumptions.check(alone, "aot_eager", "export")
+    assert checks and not any(c.holds for c in checks)
+
+
 def test_an_assumption_that_is_not_checked_is_seen(monkeypatch: Any) -> None:
     monkeypatch.setattr(Admission, "refuses", lambda self, key: None)
     alone = dataclasses.replace(BRANCH, steps=BRANCH.steps[:1], results=("v0",))

@@ -78,6 +78,29 @@ def eagerly() -> ConvertFrameReturn:
     )
 
 
+def left_out() -> ConvertFrameReturn:
+    """This frame runs as it is, and what it calls is looked at; so is the frame the next time."""
+    return ConvertFrameReturn(
+        frame_exec_strategy=FrameExecStrategy(FrameAction.SKIP, FrameAction.DEFAULT), apply_to_code=False
+    )
+
+
+@contextlib.contextmanager
+def keeping_failures() -> Iterator[list[Exception]]:
+    """What Dynamo makes nothing of but a frame that it skips for good."""
+    stock, kept = convert_frame.ConvertFrameAssert.__call__, []
+
+    def convert(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return stock(self, *args, **kwargs)
+        except Exception as error:
+            kept.append(error)
+            raise
+
+    with mock.patch.object(convert_frame.ConvertFrameAssert, "__call__", convert):
+        yield kept
+
+
 _CONFIG = {
     "assume_static_by_default": False,
     "automatic_dynamic_shapes": False,
@@ -399,8 +422,13 @@ def runs_eagerly(error: BaseException, *, fullgraph: bool, torchs_backend: bool)
     if isinstance(error, _BACKEND_ERRORS):
         return torchs_backend and not fullgraph
     if fullgraph and isinstance(error, dynamo_exc.Unsupported):
-        return str(error).startswith(_RAISED)
+        return was_raised(error)
     return isinstance(error, Exception)
+
+
+def was_raised(error: BaseException) -> bool:
+    """Whether a failed capture is what the traced function raises."""
+    return isinstance(error, dynamo_exc.Unsupported) and str(error).startswith(_RAISED)
 
 
 def data_branch(error: BaseException) -> tuple[str, str] | None:
@@ -423,6 +451,9 @@ def reason(error: BaseException) -> str:
         return str(error) or "no program holds at these sizes"
     if SHARE_MEMORY in str(error):
         return "inputs that share memory are written to"
+    raised = re.search(r"raised exception (.+)", str(error)) if was_raised(error) else None
+    if raised is not None:
+        return f"the function raises {raised[1]}"[:300]
     inner = getattr(error, "inner_exception", error)
     lines = [line.strip() for line in str(inner).splitlines() if line.strip()]
     return f"{type(inner).__name__}: {lines[0] if lines else ''}"[:300]

@@ -1,12 +1,14 @@
 """The strides of what a compiled graph returns.
 
-Owns one repair. Inductor gives an output the strides that its decompositions give it, and some lose those that the call
-itself has: `roll` and `hstack([x, x])` of a channels-last image come out contiguous (torch 2.13 and 2.15). What was
-captured knows the strides of the calls.
+Owns two repairs. Inductor gives an output the strides that its decompositions give it, and some lose those that the
+call itself has: `roll` and `hstack([x, x])` of a channels-last image come out contiguous (torch 2.13 and 2.15). What
+was captured knows the strides of the calls. And it lays out as it likes what is no output itself: several outputs that
+are views of it then need copies, and do not share memory as they do in eager.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import contextvars
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +21,8 @@ import torch.compiler.config as compiler_config
 from torch._functorch._aot_autograd.descriptors import ForwardTokenAOTOutput, PlainAOTOutput
 from torch._functorch._aot_autograd.schemas import OutputType
 from torch._guards import TracingContext
+from torch._inductor import ir
+from torch._inductor.fx_utils import get_node_storage
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from anyshape._torch import concrete
@@ -30,6 +34,8 @@ Layouts = Sequence[Layout | None]  # for each output; None where it is no tensor
 _ITS_OWN = (OutputType.non_alias, OutputType.unsafe_view_alias)
 _captured: contextvars.ContextVar[Layouts] = contextvars.ContextVar("the layouts that outputs have", default=())
 _stock = inductor_graph.get_user_visible_output_strides
+_stock_run_node = inductor_graph.GraphLowering.run_node
+_SHARED = "anyshape: the strides of what outputs are views of"
 
 
 def of(graph: Any) -> Layouts:
@@ -62,6 +68,7 @@ def kept(layouts: Layouts, number: Callable[[Any], Any] = lambda n: n) -> Iterat
 def _visible(graph: Any) -> dict[Any, Any]:
     """As torch's, with the captured strides for outputs that have memory of their own."""
     made = dict(_stock(graph))
+    _mark_shared(graph)
     captured = _captured.get()
     told = getattr(TracingContext.try_get(), "fw_metadata", None)
     (output,) = graph.find_nodes(op="output")
@@ -85,5 +92,34 @@ def _exprs(numbers: Sequence[Any]) -> list[Any]:
     return [concrete.number_expr(n) for n in numbers]
 
 
-def patches() -> contextlib.AbstractContextManager[Any]:
-    return mock.patch.object(inductor_graph, "get_user_visible_output_strides", _visible)
+def _mark_shared(graph: Any) -> None:
+    """Nodes whose memory several outputs lie in are told their strides, if they are none of them."""
+    (output,) = graph.find_nodes(op="output")
+    results = {node for node in output.args[0] if isinstance(node, torch.fx.Node)}
+    sharing = collections.Counter(get_node_storage(node) for node in results)
+    for node in graph.nodes:
+        lies = get_node_storage(node)
+        if lies is None or sharing.pop(lies, 0) < 2 or node.op != "call_function" or node in results:
+            continue  # popped: what comes later is a view of it
+        if not free_unbacked_symbols(node.meta["val"].stride()):
+            node.meta[_SHARED] = _exprs(node.meta["val"].stride())
+
+
+def _run_node(self: Any, node: torch.fx.Node) -> Any:
+    result = _stock_run_node(self, node)
+    strides = node.meta.get(_SHARED)
+    if strides is not None and isinstance(result, ir.TensorBox) and isinstance(result.data, ir.StorageBox):
+        result.realize()
+        buffer = result.data.data
+        if isinstance(buffer, ir.Buffer) and isinstance(buffer.get_layout(), ir.FlexibleLayout):
+            buffer.freeze_layout_with_exact_strides(strides)
+    return result
+
+
+@contextlib.contextmanager
+def patches() -> Iterator[None]:
+    with (
+        mock.patch.object(inductor_graph, "get_user_visible_output_strides", _visible),
+        mock.patch.object(inductor_graph.GraphLowering, "run_node", _run_node),
+    ):
+        yield

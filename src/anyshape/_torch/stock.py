@@ -72,6 +72,11 @@ def compile(
     return counted
 
 
+def capturing_data() -> contextlib.AbstractContextManager[Any]:
+    """Numbers and sizes that come out of the data do not break the graph in here, as they do not in anyshape."""
+    return dynamo_config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True)
+
+
 @contextlib.contextmanager
 def measuring() -> Iterator[None]:
     """Counts and seconds are true in here: no recompile limit, no cache that an earlier run filled."""

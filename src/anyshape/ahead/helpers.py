@@ -135,8 +135,7 @@ def _forked(sender: Any, job: Job) -> None:
 
 
 def _make(sender: Any, job: Job, niceness: int) -> None:
-    with contextlib.suppress(OSError):
-        os.nice(niceness)
+    _give_way(niceness)
     live, options, args, kwargs = job
     try:
         made: tuple[str, Any] = "made", [s.members("programs/0") for s in Workshop(live, **options).make(args, kwargs)]
@@ -145,6 +144,15 @@ def _make(sender: Any, job: Job, niceness: int) -> None:
     except BaseException as error:
         made = "failed", f"{type(error).__name__}: {error}"
     sender.send_bytes(pickle.dumps(made))
+
+
+def _give_way(niceness: int) -> None:
+    """A call that is served wants its core at once: being nice alone lets it wait for the rest of a slice."""
+    with contextlib.suppress(OSError):
+        os.nice(niceness)
+    if niceness and hasattr(os, "SCHED_IDLE"):  # Linux
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 # -- in this one -----------------------------------------------------------------------------------------------------

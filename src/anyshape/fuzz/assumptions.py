@@ -1,29 +1,33 @@
 """Whether what a program assumes is checked.
 
 Owns the test of assumptions: each predicate and requirement of each program gets sizes that break it, found by z3; the
-call with those sizes must raise what eager raises, or be served by something else than that program.
+call with those sizes must raise what eager raises, or be served by something else than that program. What is exported
+or precompiled from the same calls must raise, or do what eager does.
 """
 
 from __future__ import annotations
 
 import ast
 import collections
+import contextlib
 import dataclasses
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from anyshape import compiler, testing
+from anyshape import compiler, exports, testing
 from anyshape._torch import stock
-from anyshape.errors import missing
+from anyshape.errors import Error, NotCompilableError, missing
 from anyshape.fuzz import inputs
 from anyshape.fuzz.case import NUMBER, Case
 from anyshape.fuzz.oracle import function
 from anyshape.programs import Program
 
 LARGEST = 40  # a size of a violating call
+WAYS = ("compile", "export", "precompile")
+_HOLDS = ("raised", "dispatched", "right")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,39 +36,51 @@ class Check:
 
     assumption: str
     sizes: tuple[tuple[str, int], ...]
-    outcome: str  # raised | dispatched | served | differs
+    outcome: str  # raised | dispatched | right (of what was made ahead) | served | differs
     text: str = ""
 
     @property
     def holds(self) -> bool:
-        return self.outcome in ("raised", "dispatched")
+        return self.outcome in _HOLDS
 
 
 class _Unreadable(Exception):
     """An assumption about something else than sizes of inputs."""
 
 
-def check(case: Case, backend: str) -> list[Check]:
-    """Break every assumption of every program that the calls of a case compile."""
+def check(case: Case, backend: str, through: str = "compile") -> list[Check]:
+    """Break every assumption of every program that the calls of a case compile, in what was made `through` one way."""
+    if through not in WAYS:
+        known = ", ".join(WAYS)
+        raise NotCompilableError(
+            f"{through!r} is not one of {known}", value=through, fix="--through compile", code="AS007"
+        )
     fn = function(case)
     torch.compiler.reset()
     found = []
     with warnings.catch_warnings(), stock.measuring():
         warnings.simplefilter("ignore")
-        compiled = compiler.compile(fn, backend=backend)
+        compiled = compiler.compile(fn, backend=backend if through == "compile" else "aot_eager")
         for call in case.calls:
             testing.run_once(compiled, inputs.arguments(case, call), backward=case.backward)
-        for index, program in enumerate(compiled.programs):
-            for assumption in _assumptions(program):
-                sizes = violating(case, assumption)
-                if sizes is not None:
-                    found.append(_break(case, fn, compiled, index, assumption, sizes))
+        broken = [
+            (index, assumption, sizes)
+            for index, program in enumerate(compiled.programs)
+            for assumption in _assumptions(program)
+            if (sizes := violating(case, assumption)) is not None
+        ]
+        made = _made_ahead(case, fn, through) if broken and through != "compile" else None
+        for index, assumption, sizes in broken:
+            if through == "compile":
+                found.append(_break(case, fn, compiled, index, assumption, sizes))
+            elif made is not None:
+                found.append(_break_ahead(case, fn, made, assumption, sizes, through))
     return found
 
 
 def line(checks: Sequence[Check]) -> str:
     counts = collections.Counter(c.outcome for c in checks)
-    told = ", ".join(f"{counts[o]} {o}" for o in ("raised", "dispatched", "served", "differs"))
+    told = ", ".join(f"{counts[o]} {o}" for o in (*_HOLDS, "served", "differs"))
     return f"{len(checks)} assumptions broken: {told}"
 
 
@@ -74,9 +90,7 @@ def _assumptions(program: Program) -> Iterator[str]:
 
 
 def _break(case: Case, fn: Any, compiled: Any, index: int, assumption: str, sizes: dict[str, int]) -> Check:
-    named = tuple(sizes.items())
-    call = dataclasses.replace(case.calls[0], sizes=named)
-    arguments = inputs.arguments(case, call)
+    named, arguments = _violating_call(case, sizes)
     before = compiled.programs[index].calls
     want = testing.run_once(fn, testing.copies(arguments), backward=case.backward)
     got = testing.run_once(compiled, testing.copies(arguments), backward=case.backward)
@@ -86,6 +100,39 @@ def _break(case: Case, fn: Any, compiled: Any, index: int, assumption: str, size
     if text is not None:
         return Check(assumption, named, "differs", text)
     return Check(assumption, named, "served" if compiled.programs[index].calls > before else "dispatched")
+
+
+def _made_ahead(case: Case, fn: Any, through: str) -> Callable[..., Any] | None:
+    """What is called in the place of the function; None if it cannot be made, which is said to whoever makes it."""
+    calls = [inputs.arguments(case, call) for call in case.calls]
+    try:
+        if through == "export":
+            return exports.export(fn, calls[0], behaviors="all")  # type: ignore[no-any-return]
+        from anyshape.ahead.loading import load
+        from anyshape.ahead.precompile import precompile
+
+        with contextlib.nullcontext() if case.backward else torch.no_grad():
+            return load(precompile(fn, calls=calls))  # type: ignore[no-any-return]
+    except (Error, RuntimeError, TypeError, ValueError, IndexError, AssertionError):
+        return None
+
+
+def _break_ahead(
+    case: Case, fn: Any, made: Callable[..., Any], assumption: str, sizes: dict[str, int], through: str
+) -> Check:
+    named, arguments = _violating_call(case, sizes)
+    backward = case.backward and through == "precompile"
+    want = testing.run_once(fn, testing.copies(arguments), backward=backward)
+    got = testing.run_once(made, testing.copies(arguments), backward=backward)
+    if got.error is not None:
+        return Check(assumption, named, "raised")
+    text = testing.outcome_difference(want, got, 1e-3, 1e-3)
+    return Check(assumption, named, "right" if text is None else "differs", text or "")
+
+
+def _violating_call(case: Case, sizes: dict[str, int]) -> tuple[tuple[tuple[str, int], ...], tuple[Any, ...]]:
+    named = tuple(sizes.items())
+    return named, inputs.arguments(case, dataclasses.replace(case.calls[0], sizes=named))
 
 
 # -- sizes that break an assumption ----------------------------------------------------------------------------

@@ -56,12 +56,12 @@ def model(address: str, target: Target, *, calls: int, seed: int, json_file: str
     return len(report.differences)
 
 
-def assumptions(target: Target, *, programs: int, seed: int, json_file: str | None) -> int:
+def assumptions(target: Target, *, programs: int, seed: int, through: str, json_file: str | None) -> int:
     """Break the assumptions of generated programs; how many were not checked."""
     checks: list[breaking.Check] = []
     with _progress(programs) as show:
         for number, case in enumerate(generate(seed, 0, programs), 1):
-            checks += breaking.check(case, target.backend)
+            checks += breaking.check(case, target.backend, through)
             show(number, breaking.line(checks))
     print(breaking.line(checks))
     unchecked = [c for c in checks if not c.holds]

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from anyshape._torch import stock
 from anyshape.fuzz import known
 from anyshape.fuzz.case import Case, dumps, loads
 from anyshape.fuzz.generate import generate
@@ -82,8 +83,13 @@ def static_difference(case: Case, target: Target, call: int | None = None) -> st
     if target.compiler != "anyshape":
         return None
     case = case if call is None else dataclasses.replace(case, calls=(case.calls[call],))
-    plain = judge(case, dataclasses.replace(target, compiler="stock:static"))
-    return plain.text if plain.kind is not None else None
+    static = dataclasses.replace(target, compiler="stock:static")
+    plain = judge(case, static)
+    if plain.kind is not None:
+        return plain.text
+    with stock.capturing_data():
+        whole = judge(case, static)
+    return whole.text if whole.kind is not None and "compiled raised" not in whole.text else None
 
 
 def main() -> None:

@@ -1,7 +1,8 @@
-"""Fourier transforms of a given length.
+"""Fourier transforms.
 
-The C++ code slices or pads its input to the length, or does neither: three programs for one call. Doing both, with the
-length that is left over, is one program for every size.
+Of a given length: the C++ code slices or pads its input to it, or does neither, which are three programs for one call.
+Doing both, with the length that is left over, is one program for every size. Of nothing: MKL raises (torch 2.13) or
+does not, by the strides that nothing has, which are other ones in Inductor's code; such a call is eager's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,22 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+
+
+def _raises_for_nothing() -> bool:
+    try:
+        torch.fft.fft(torch.zeros(0, 2, device="cpu"))
+    except RuntimeError:
+        return True
+    return False
+
+
+_OF_SOMETHING = _raises_for_nothing()
+
+
+def _insist(input: Any) -> None:
+    if _OF_SOMETHING and input.device.type == "cpu":
+        torch._check(input.numel() != 0)
 
 
 def _fit(x: Any, dim: Any, length: Any) -> Any:
@@ -21,6 +38,7 @@ def _fit(x: Any, dim: Any, length: Any) -> Any:
 
 def _one_dim(transform: Callable[..., Any], half: bool) -> Callable[..., Any]:
     def rule(input: Any, n: Any = None, dim: Any = -1, norm: Any = None) -> Any:
+        _insist(input)
         if n is None or n < 1:
             return transform(input, n, dim, norm)
         return transform(_fit(input, dim, n // 2 + 1 if half else n), n, dim, norm)
@@ -30,6 +48,7 @@ def _one_dim(transform: Callable[..., Any], half: bool) -> Callable[..., Any]:
 
 def _many_dims(transform: Callable[..., Any], half: bool, default: Any) -> Callable[..., Any]:
     def rule(input: Any, s: Any = None, dim: Any = default, norm: Any = None) -> Any:
+        _insist(input)
         if s is None:
             return transform(input, s, dim, norm)
         axes = list(range(input.dim() - len(s), input.dim())) if dim is None else list(dim)

@@ -87,8 +87,19 @@ def sgn(input: Any) -> Any:
     return torch.sgn(input) if input.is_complex() else torch.sign(input)  # the gradient of `sgn` is what pins
 
 
+_SUMMED_AS = {torch.float32: torch.float64, torch.complex64: torch.complex128}  # by eager's kernel on the CPU
+
+
+def trace(input: Any) -> Any:
+    if input.dim() != 2 or not input.requires_grad:
+        return torch.trace(input)  # eager's own error, or a graph without the gradient that asks which side is longer
+    wide = _SUMMED_AS.get(input.dtype, input.dtype) if input.device.type == "cpu" else input.dtype
+    return input.diagonal().sum(dtype=wide).to(input.dtype)
+
+
 RULES: dict[Any, Callable[..., Any]] = {
     torch.sgn: sgn,
+    torch.trace: trace,
     torch.block_diag: block_diag,
     torch.gradient: gradient,
     torch.kron: kron,
