@@ -18,7 +18,7 @@ from anyshape.fuzz.case import Call, Case, Input, Step, dumps, loads
 from anyshape.fuzz.corpus import Corpus
 from anyshape.fuzz.generate import generate
 from anyshape.fuzz.operations import FAMILIES, OPERATIONS
-from anyshape.fuzz.oracle import Target, Verdict, function, judge
+from anyshape.fuzz.oracle import COMPILERS, Target, Verdict, function, judge
 from anyshape.fuzz.shrink import shrink
 
 SQUEEZE = Case(
@@ -75,6 +75,14 @@ def test_shrinking_keeps_what_fails_and_little_else() -> None:
 
 def test_shrinking_stops_when_its_time_is_up() -> None:
     assert shrink(SQUEEZE, drops_a_dim, seconds=0) == SQUEEZE
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_every_compiler_is_judged(compiler: str) -> None:
+    plain = dataclasses.replace(SQUEEZE, steps=(SQUEEZE.steps[0], SQUEEZE.steps[2]), results=("v0", "v2"))
+    verdict = judge(plain, Target(compiler))
+    assert verdict.kind is None
+    assert verdict.programs == {"anyshape": 1, "stock:dynamic": 2, "stock:unbacked": 1}.get(compiler, 0)
 
 
 def test_an_unknown_compiler_is_refused_with_a_fix() -> None:

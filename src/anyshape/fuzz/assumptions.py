@@ -22,7 +22,7 @@ from anyshape._torch import stock
 from anyshape.errors import Error, NotCompilableError, missing
 from anyshape.fuzz import inputs
 from anyshape.fuzz.case import NUMBER, Case
-from anyshape.fuzz.oracle import function
+from anyshape.fuzz.oracle import function, tolerance_of
 from anyshape.programs import Program
 
 LARGEST = 40  # a size of a violating call
@@ -96,7 +96,8 @@ def _break(case: Case, fn: Any, compiled: Any, index: int, assumption: str, size
     got = testing.run_once(compiled, testing.copies(arguments), backward=case.backward)
     if want.error is not None and type(want.error) is type(got.error):
         return Check(assumption, named, "raised")
-    text = testing.outcome_difference(want, got, 1e-3, 1e-3)
+    tolerance = tolerance_of(case, "inductor")
+    text = testing.outcome_difference(want, got, tolerance, tolerance)
     if text is not None:
         return Check(assumption, named, "differs", text)
     return Check(assumption, named, "served" if compiled.programs[index].calls > before else "dispatched")
@@ -126,7 +127,8 @@ def _break_ahead(
     got = testing.run_once(made, testing.copies(arguments), backward=backward)
     if got.error is not None:
         return Check(assumption, named, "raised")
-    text = testing.outcome_difference(want, got, 1e-3, 1e-3)
+    tolerance = tolerance_of(case, "inductor")
+    text = testing.outcome_difference(want, got, tolerance, tolerance)
     return Check(assumption, named, "right" if text is None else "differs", text or "")
 
 

@@ -219,6 +219,7 @@ def _shrunk_outside(finding: Finding, settings: Settings) -> Finding:
     return dataclasses.replace(finding, case=case)
 
 
+_AT_THE_END = "nanobind:"  # what is said when a process ends, whatever of
 _STARTING = 10  # times as long as a program a worker may take to start: on a busy machine imports take minutes
 EAGER = Target("eager")
 
@@ -266,7 +267,8 @@ def _events(settings: Settings, given: dict[str, Any]) -> Iterator[dict[str, Any
         status = process.wait()
         if status:
             pumps[1].join(timeout=5)
-            last = " ".join(e.strip() for e in list(errors)[-3:] if e)
+            told = [e.strip() for e in errors if e and not e.startswith(_AT_THE_END)]
+            last = " ".join(told[-3:])
             how = "memory" if "MemoryError" in last or "bad_alloc" in last or status == -9 else "crash"
             yield {"event": "died", "how": how, "text": f"status {status}: {last}"[:600]}
     finally:

@@ -58,16 +58,18 @@ def model(address: str, target: Target, *, calls: int, seed: int, json_file: str
 
 def assumptions(target: Target, *, programs: int, seed: int, through: str, json_file: str | None) -> int:
     """Break the assumptions of generated programs; how many were not checked."""
-    checks: list[breaking.Check] = []
+    checks: list[tuple[int, breaking.Check]] = []
+    line = lambda: breaking.line([check for _, check in checks])
     with _progress(programs) as show:
-        for number, case in enumerate(generate(seed, 0, programs), 1):
-            checks += breaking.check(case, target.backend, through)
-            show(number, breaking.line(checks))
-    print(breaking.line(checks))
-    unchecked = [c for c in checks if not c.holds]
-    for check in unchecked:
-        print(f"  {check.assumption} at {dict(check.sizes)}: {check.outcome} {check.text[:160]}")
-    _write(json_file, {"checks": [dataclasses.asdict(c) for c in checks]})
+        for number, case in enumerate(generate(seed, 0, programs)):
+            checks += [(number, check) for check in breaking.check(case, target.backend, through)]
+            show(number + 1, line())
+    print(line())
+    unchecked = [(number, check) for number, check in checks if not check.holds]
+    for number, check in unchecked:
+        broken = f"{check.assumption} at {dict(check.sizes)}"
+        print(f"  program {number}: {broken}: {check.outcome} {check.text[:160]}")
+    _write(json_file, {"checks": [{"program": number, **dataclasses.asdict(check)} for number, check in checks]})
     return len(unchecked)
 
 

@@ -91,13 +91,18 @@ def compiled(fn: Callable[..., Any], target: Target, case: Case) -> Any:
     return stock.compile(fn, mode=_STOCK[target.compiler], backend=target.backend, free=free)
 
 
+def tolerance_of(case: Case, backend: str) -> float | None:
+    """What values may differ by, relatively and absolutely; None where it is the rounding of their dtype."""
+    short = any(i.dtype in _SHORT for i in case.inputs)
+    return (_SHORT_TOLERANCE if short else _TOLERANCE).get(backend)
+
+
 def judge(case: Case, target: Target) -> Verdict:
     """Compare every call of a case with eager."""
     began = time.perf_counter()
     torch.compiler.reset()
     fn = function(case)
-    short = any(i.dtype in _SHORT for i in case.inputs)
-    tolerance = (_SHORT_TOLERANCE if short else _TOLERANCE).get(target.backend)
+    tolerance = tolerance_of(case, target.backend)
     seen: set[Any] = set()
     eagerly: list[str] = []
     raised = 0
@@ -146,7 +151,10 @@ def _compare(
 
 def _programs(made: Any) -> tuple[int, int]:
     """The most programs that any one captured part has, and how many calls ran eagerly."""
-    parts = collections.Counter((p.name, p.line) for p in getattr(made, "programs", ()) if hasattr(p, "name"))
+    programs = getattr(made, "programs", ())
+    if isinstance(programs, int):  # stock's are only counted
+        return programs, 0
+    parts = collections.Counter((p.name, p.line) for p in programs)
     fallbacks = getattr(made, "fallbacks", {})
     return max(parts.values(), default=0), sum(fallbacks.values())
 
