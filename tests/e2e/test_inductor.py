@@ -156,7 +156,21 @@ def _turned(x: Tensor) -> Tensor:
     return x * 2
 
 
-@pytest.mark.parametrize("fn", [_shifted, _doubled, _made_here, _turned])
+def _masked_after_a_scatter(x: Tensor) -> Tensor:
+    y = x.index_copy(0, torch.arange(x.shape[0]).flip(0), x * 2)
+    y[y > 0] = 1
+    return y
+
+
+def _filled_after_a_scatter(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x.index_copy(0, torch.arange(x.shape[0]).flip(0), x * 2)
+    total = y.sum()
+    return total, y.fill_(3)
+
+
+@pytest.mark.parametrize(
+    "fn", [_shifted, _doubled, _made_here, _turned, _masked_after_a_scatter, _filled_after_a_scatter]
+)
 def test_writes_of_what_is_read_there(fn: Callable[..., Any]) -> None:
     f = anyshape.compile(fn, specialize="never")
     for shape in ((7, 3), (40, 33), (2, 2), (1, 5)):

@@ -1,10 +1,13 @@
 """Calls that read what they write.
 
-Owns two repairs of Inductor (torch 2.11 to 2.15). Where nobody reads a tensor after `index_put`, it writes over it
-(fx_passes/reinplace.py), and does not ask whether the values are of the same memory: `y.index_copy(0, i, y)` then reads
-what it has just written. Such a call keeps its copy. And `copy_` (lowering.py) computes what it stores first, but not
-where that is a view: of the target's own memory, as in `y[1:] = y[:-1].clone()`, whose clone is left out as one of no
-use, or of something not computed yet, as in `y[1:] = y[:-1] * 2` with sizes that have to be found equal.
+Owns three repairs of Inductor (torch 2.11 to 2.15; the last until 2.13). Where nobody reads a tensor after
+`index_put`, it writes over it (fx_passes/reinplace.py), and does not ask whether the values are of the same memory:
+`y.index_copy(0, i, y)` then reads what it has just written. Such a call keeps its copy. And `copy_` (lowering.py)
+computes what it stores first, but not where that is a view: of the target's own memory, as in
+`y[1:] = y[:-1].clone()`, whose clone is left out as one of no use, or of something not computed yet, as in
+`y[1:] = y[:-1] * 2` with sizes that have to be found equal. And what is written whole (`mutate_to`, lowering.py) is put
+in the place of what was there, though a write to a part of that is still to come: `z = y.index_copy(0, i, v)` and then
+`z[z > 0] = 1` writes the ones first. It is written there after it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import torch
 import torch._inductor.fx_passes.reinplace as reinplace
 import torch._inductor.lowering as inductor_lowering
 from torch._inductor import ir
+from torch._inductor.virtualized import V
 from torch.utils import _pytree as pytree
 
 aten = torch.ops.aten
@@ -55,11 +59,27 @@ def _copy(stock: Callable[..., Any], clone: Callable[..., Any]) -> Callable[...,
     return copy_
 
 
+def _mutate_to(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def mutate_to(changed: Any, val: Any, unsafe_alias: bool = False, **options: Any) -> Any:
+        box = changed.data if isinstance(changed, ir.TensorBox) else changed
+        if isinstance(box, ir.StorageBox) and box.maybe_get_name() in V.graph.mutated_buffers:
+            ir.MutationLayoutSHOULDREMOVE.realize_into(val, box, unsafe_alias=unsafe_alias)
+            return changed
+        return stock(changed, val, unsafe_alias, **options)
+
+    return mutate_to
+
+
 @contextlib.contextmanager
 def patches() -> Iterator[None]:
     known, lowerings = reinplace.inplaceable_ops, inductor_lowering.lowerings
     calls = [op for name in _WRITES if (op := getattr(aten, name).default) in known]
     checked = {op: dataclasses.replace(known[op], extra_check=_unless_read(known[op].extra_check)) for op in calls}
     copy_ = _copy(lowerings[aten.copy_.default], lowerings[aten.clone.default])
-    with mock.patch.dict(known, checked), mock.patch.dict(lowerings, {aten.copy_.default: copy_}):
+    mutate_to = _mutate_to(inductor_lowering.mutate_to)
+    with (
+        mock.patch.dict(known, checked),
+        mock.patch.dict(lowerings, {aten.copy_.default: copy_}),
+        mock.patch.object(inductor_lowering, "mutate_to", mutate_to),
+    ):
         yield

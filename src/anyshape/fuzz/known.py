@@ -89,6 +89,8 @@ KNOWN: tuple[Known, ...] = (
     Known("dropped-nothing", _has("dropout"), says=("a leaf Variable that requires grad",)),
     Known("saved-and-written", _writes_in_place, says=("needed for gradient computation",)),
     Known("transposed-in-place", _has("transpose_"), says=("strides",)),
+    Known("strides-of-places", _has("argwhere", "nonzero"), says=("strides",)),
+    Known("resized-under-views", _has("out_"), says=("shape",)),
 )
 
 
