@@ -120,15 +120,18 @@ def _with_grad(value: Any) -> Any:
 
 
 def _buffers(fn: Any, given: Any) -> Any:
-    """Buffers of the right shapes; None where eager has no result or does not take them."""
+    """Buffers of the right shapes; None where eager has no result, does not take them or resizes them all the same."""
     try:
         result = fn(*given, None)
         if isinstance(result, torch.Tensor):
-            return torch.empty_like(result, memory_format=torch.contiguous_format)
-        if not isinstance(result, (tuple, list)) or not all(isinstance(t, torch.Tensor) for t in result):
+            buffers: Any = torch.empty_like(result, memory_format=torch.contiguous_format)
+        elif isinstance(result, (tuple, list)) and all(isinstance(t, torch.Tensor) for t in result):
+            buffers = tuple(torch.empty_like(t, memory_format=torch.contiguous_format) for t in result)
+        else:
             return None
-        buffers = tuple(torch.empty_like(t, memory_format=torch.contiguous_format) for t in result)
-        fn(*given, buffers)
-        return buffers
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            fn(*given, buffers)
+        return None if any("was resized" in str(w.message) for w in said) else buffers
     except Exception:
         return None
