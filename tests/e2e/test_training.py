@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import anyshape
-from anyshape.testing import expect_programs
+from anyshape.testing import difference, expect_programs
 
 STEPS = 30
 
@@ -369,3 +369,20 @@ def test_a_kernel_whose_fake_has_other_strides() -> None:
             grads.append(torch.autograd.grad(call(given, w).square().sum(), (given, w)))
         torch.testing.assert_close(*grads)
     assert len(f.programs) == 1 and f.fallbacks == {}
+
+
+@pytest.mark.filterwarnings("ignore::anyshape.FallbackWarning")
+@pytest.mark.filterwarnings("ignore:Error detected")
+def test_a_selection_whose_input_is_written_raises_in_backward() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        chosen = torch.masked_select(y, y > 0)
+        y.zero_()
+        return chosen.sum()
+
+    f = anyshape.compile(fn, backend="aot_eager")
+    for n in (3, 5):
+        x = torch.arange(n, dtype=torch.float32).requires_grad_()
+        assert difference(fn, f, (x,), backward=True) is None
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            f(x).backward()

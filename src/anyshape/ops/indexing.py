@@ -68,7 +68,8 @@ def masked_select(input: Any, mask: Any) -> Any:
     if mask.dtype is not torch.bool or not input.requires_grad:  # it is the gradient that pins sizes
         return torch.masked_select(input, mask)
     input, mask = torch.broadcast_tensors(input, mask)
-    return input[mask]
+    # It keeps its input for the gradient, as `masked_select` does: who writes to it hears of it.
+    return torch.take(input, mask.reshape(-1).nonzero().squeeze(1))
 
 
 def block_diag(*tensors: Any) -> Any:
