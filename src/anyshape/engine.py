@@ -61,7 +61,12 @@ class RunEagerly(BaseException):
             warnings.warn(f"a call ran eagerly: {self.reason}", FallbackWarning, stacklevel=3)
 
 
+class LeftOut(Exception):
+    """The function's own frame cannot be captured; what it calls can."""
+
+
 NOT_COMPILED = "a new behaviour, and none is compiled"
+MOST_TRIES = 3  # to capture a frame that could not be: mostly it is its code, and not the sizes
 
 
 class RunAgain(BaseException):
@@ -178,7 +183,9 @@ class Engine:
         self._recordings: list[Recording] = []
         self._pending: dict[int, LiveProgram] = {}
         self._eager_calls: dict[Any, tuple[str, bool]] = {}
-        self._left_out: dict[Any, str] = {}  # calls whose own frame runs eagerly, by why
+        self._left_out: list[
+            str
+        ] = []  # why the function's own frame could not be captured, each time that it was tried
         self.loaded: Sequence[Any] = ()  # programs that other processes have made
         self.waits: Callable[[float | None], bool] = lambda timeout: True  # for those that are at it
         self._site = ("?", "?", 0)
@@ -228,8 +235,8 @@ class Engine:
         code = frame.f_code
         if known in self._eager_calls:
             return self._run_eagerly(code, *self._eager_calls[known])
-        if known in self._left_out:
-            return self._leave_out(self._left_out[known])
+        if code is self._top and len(self._left_out) == MOST_TRIES:
+            return self._leave_out(self._left_out[-1])
         if self.door is not None and self.door.declaration.on_new_behavior != "compile" and not self.warming:
             refused = [p for p in self.programs if p.origin is code]
             if refused and self.door.declaration.on_new_behavior == "eager":
@@ -260,13 +267,11 @@ class Engine:
                 continue
             # Without a stand-in the next attempt would be this one again; only the last is different.
             ways = ways[-1:] if isinstance(error, capture.Retrace) else []
-        if error is None and self._failure is not None and code is self._top:
-            reason = capture.reason(self._failure)
-            if known is not None:
-                self._left_out[known] = reason
-            return self._leave_out(reason)
         if error is None:
             return outcome
+        if isinstance(error, LeftOut):
+            self._left_out.append(str(error))
+            return self._leave_out(str(error))
         branch = capture.data_branch(error) if self._fullgraph else None
         if branch is not None:
             raise _data_branch(*branch) from error
@@ -323,7 +328,6 @@ class Engine:
         self, convert: Callable[[], Any], new_recording: Callable[[], Recording], *, whole: bool
     ) -> tuple[Any, BaseException | None]:
         self._recordings = []
-        self._failure = None
         pending = self._pending = {}
         self._whole = whole
 
@@ -345,9 +349,9 @@ class Engine:
                 afterwards.counted(count),
             ):
                 outcome = convert()
-                self._failure = failures[-1] if failures else None
-                if whole and self._failure is not None and capture.was_raised(self._failure):
-                    return None, self._failure
+                if whole and failures:
+                    failure = failures[-1]
+                    return None, failure if capture.was_raised(failure) else LeftOut(capture.reason(failure))
                 return outcome, None
         except (capture.Retrace, Refused, Exception) as error:
             return None, error
