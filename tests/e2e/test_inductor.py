@@ -135,6 +135,15 @@ def test_convolutions_of_any_number_of_channels(fn: Callable[..., Any], memory_f
             assert text is None, f"{(n, channels)}: {text}"
 
 
+def test_a_convolution_with_a_gradient_lies_as_in_eager() -> None:
+    fn = lambda x: F.conv2d(x, torch.ones(2, x.shape[1], 2, 1))
+    f = anyshape.compile(fn, specialize="never")
+    for n, channels in ((32, 8), (3, 5)):
+        x = R(n, channels, 2 * n, 17)[:, :, ::2, ::2].requires_grad_()
+        text = difference(fn, f, (x,), backward=True, rtol=1e-4, atol=1e-4)
+        assert text is None, f"{(n, channels)}: {text}"
+
+
 def _shifted(x: Tensor) -> Tensor:
     x[1:] = x[:-1].clone()
     return x

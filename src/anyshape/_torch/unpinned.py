@@ -46,6 +46,13 @@ def _glu(x: Any, dim: int = -1) -> Any:
     return known[_aten.mul.Tensor](first, known[_aten.sigmoid.default](second))
 
 
+def _convolution(*args: Any) -> Any:
+    """Eager's kernel, on arguments that lie as they do in eager: it lays out its result by them."""
+    call = inductor_lowering.fallback_handler(_aten.convolution.default, add_to_fallback_set=False)
+    given, _ = inductor_lowering.constrain_to_fx_strides(V.graph.current_node, *args)
+    return call(*given)
+
+
 def _decomposed(stock: Callable[..., Any]) -> Callable[..., Any]:
     def decompose(input: Any, output_size: Any, **out: Any) -> Any:
         free = any(isinstance(n, torch.SymInt) and isinstance(n.node.shape_env, FreeShapeEnv) for n in input.shape[-2:])
@@ -72,9 +79,7 @@ def patches() -> Iterator[None]:
         if lower is not None and key in known
     }
     if (op := _aten.convolution.default) in known:
-        lowered[op] = _of_any_size(
-            known[op], inductor_lowering.fallback_handler(op, add_to_fallback_set=False), asked=1
-        )
+        lowered[op] = _of_any_size(known[op], _convolution, asked=1)
     decomposed = {largest: _decomposed(table[largest])} if largest in table else {}
     with mock.patch.dict(known, lowered), mock.patch.dict(table, decomposed):
         yield

@@ -20,14 +20,16 @@ import torch
 from anyshape import compiler, exports, testing
 from anyshape._torch import stock
 from anyshape.errors import Error, NotCompilableError, missing
-from anyshape.fuzz import inputs
+from anyshape.fuzz import inputs, known
 from anyshape.fuzz.case import NUMBER, Case
-from anyshape.fuzz.oracle import function, tolerance_of
+from anyshape.fuzz.oracle import Target, function, tolerance_of
+from anyshape.fuzz.worker import static_difference
 from anyshape.programs import Program
 
 LARGEST = 40  # a size of a violating call
+Sizes = tuple[tuple[str, int], ...]
 WAYS = ("compile", "export", "precompile")
-_HOLDS = ("raised", "dispatched", "right")
+_HOLDS = ("raised", "dispatched", "right", "known")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +37,8 @@ class Check:
     """One assumption, the sizes that break it, and what became of the call."""
 
     assumption: str
-    sizes: tuple[tuple[str, int], ...]
-    outcome: str  # raised | dispatched | right (of what was made ahead) | served | differs
+    sizes: Sizes
+    outcome: str  # raised | dispatched | right (of what was made ahead) | known (a fault of torch's) | served | differs
     text: str = ""
 
     @property
@@ -96,10 +98,9 @@ def _break(case: Case, fn: Any, compiled: Any, program: Program, assumption: str
     got = testing.run_once(compiled, testing.copies(arguments), backward=case.backward)
     if want.error is not None and type(want.error) is type(got.error):
         return Check(assumption, named, "raised")
-    tolerance = tolerance_of(case, "inductor")
-    text = testing.outcome_difference(want, got, tolerance, tolerance)
-    if text is not None:
-        return Check(assumption, named, "differs", text)
+    found = _difference(case, assumption, named, want, got)
+    if found is not None:
+        return found
     return Check(assumption, named, "served" if _calls(compiled, program) > before else "dispatched")
 
 
@@ -133,12 +134,20 @@ def _break_ahead(
     got = testing.run_once(made, testing.copies(arguments), backward=backward)
     if got.error is not None:
         return Check(assumption, named, "raised")
+    return _difference(case, assumption, named, want, got) or Check(assumption, named, "right")
+
+
+def _difference(case: Case, assumption: str, named: Sizes, want: Any, got: Any) -> Check | None:
     tolerance = tolerance_of(case, "inductor")
     text = testing.outcome_difference(want, got, tolerance, tolerance)
-    return Check(assumption, named, "right" if text is None else "differs", text or "")
+    if text is None:
+        return None
+    alone = dataclasses.replace(case, calls=(dataclasses.replace(case.calls[0], sizes=named),))
+    fault = known.name(alone, static_difference(alone, Target(backend="inductor")))
+    return Check(assumption, named, "differs" if fault is None else "known", fault or text)
 
 
-def _violating_call(case: Case, sizes: dict[str, int]) -> tuple[tuple[tuple[str, int], ...], tuple[Any, ...]]:
+def _violating_call(case: Case, sizes: dict[str, int]) -> tuple[Sizes, tuple[Any, ...]]:
     named = tuple(sizes.items())
     return named, inputs.arguments(case, dataclasses.replace(case.calls[0], sizes=named))
 
