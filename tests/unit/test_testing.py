@@ -10,7 +10,7 @@ import torch
 
 import anyshape
 from anyshape import compiler
-from anyshape.testing import assert_any_shape, expect_programs
+from anyshape.testing import assert_any_shape, difference, expect_programs
 
 
 def branch(x: torch.Tensor) -> torch.Tensor:
@@ -146,3 +146,10 @@ def test_layouts_have_the_same_values() -> None:
 def test_unknown_layout() -> None:
     with pytest.raises(ValueError, match="layout 'diagonal' is not one of contiguous, transposed, sliced"):
         assert_any_shape(branch, torch.ones, layouts=["diagonal"], backend="eager")
+
+
+def test_arguments_that_are_equal_to_themselves_alone() -> None:
+    fn = lambda x, distance: distance(x, x + 1)
+    arguments = (torch.ones(2, 3), torch.nn.PairwiseDistance())
+    assert difference(fn, fn, arguments) is None
+    assert difference(fn, lambda x, distance: distance(x, x), arguments) is not None
