@@ -107,6 +107,8 @@ CASES: dict[Any, Case] = {
     torch.masked_select: over_sizes(
         lambda x: torch.masked_select(x, x > 0), lambda n: torch.linspace(-1, 1, n + 3).requires_grad_()
     ),
+    F.dropout: over_sizes(lambda x: F.dropout(x, 0.5, False).add_(1), torch.zeros),
+    torch.dropout: over_sizes(lambda x: torch.dropout(x, 0.0, True).add_(1), torch.zeros),
     torch.trace: Case(
         lambda x: torch.trace(x),
         [(torch.randn(n, m).requires_grad_(),) for n, m in ((3, 5), (7, 4), (2, 2), (1, 3), (0, 2))],
@@ -132,7 +134,8 @@ def cost(case: Case) -> tuple[list[str], int, int]:
 
 
 def name(rule: Any) -> str:
-    return "functional_max_pool1d" if rule is F.max_pool1d else str(rule.__name__)
+    functional = rule in (F.max_pool1d, F.dropout)
+    return f"functional_{rule.__name__}" if functional else str(rule.__name__)
 
 
 @pytest.mark.parametrize("rule", [rule for rule in ops.RULES if rule not in FATAL], ids=name)
@@ -164,7 +167,7 @@ def test_a_rule_without_which_the_process_dies(rule: Any) -> None:
     assert child.returncode != 0 or "differences: []" not in child.stdout
 
 
-_FUNCTIONAL = ("scaled_dot_product_attention", "batch_norm", "max_pool1d", "one_hot")
+_FUNCTIONAL = ("scaled_dot_product_attention", "batch_norm", "max_pool1d", "one_hot", "dropout")
 OPERATORS = (
     *(f"nn_functional_{name}" for name in _FUNCTIONAL),
     *("equal", "allclose", "gradient", "kron", "take_along_dim", "squeeze"),

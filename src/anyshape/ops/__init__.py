@@ -9,11 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anyshape.ops import attention, comparison, fourier, indexing, layouts, lengths, pooling, reduction, squeezing
+from anyshape.ops import (
+    attention,
+    comparison,
+    dropping,
+    fourier,
+    indexing,
+    layouts,
+    lengths,
+    pooling,
+    reduction,
+    squeezing,
+)
 
 RULES: dict[Any, Callable[..., Any]] = {
     **attention.RULES,
     **comparison.RULES,
+    **dropping.RULES,
     **fourier.RULES,
     **indexing.RULES,
     **layouts.RULES,
