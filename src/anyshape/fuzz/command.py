@@ -42,8 +42,10 @@ def opinfo(target: Target, *, only: str | None, shard: tuple[int, int], json_fil
             show(len({r.op for r in rows}), opinfos.line(rows))
     print(opinfos.line(rows))
     failed = [r for r in rows if r.differences]
-    for row in failed:
-        print(f"  {row.op} {row.dtype} {row.layout}{' out=' if row.out else ''}: {row.differences[0][:200]}")
+    for row in rows:
+        for whose, found in ("", row.differences), ("statically too: ", row.torchs):
+            for text in found[:1]:
+                print(f"  {whose}{row.op} {row.dtype} {row.layout}{' out=' if row.out else ''}: {text[:200]}")
     _write(json_file, {"rows": [r.json() for r in rows], "line": opinfos.line(rows)})
     return len(failed)
 
