@@ -25,7 +25,7 @@ from torch.fx.experimental.symbolic_shapes import (
     ShapeGuard,
     _ShapeGuardsHelper,
 )
-from torch.utils._sympy.functions import FloorDiv, Mod
+from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -272,6 +272,9 @@ class FreeShapeEnv(ShapeEnv):
 
     def learn(self, fact: sympy.Basic, *, guard: bool) -> None:
         """From here on `fact` holds: simplify with it, and (for a predicate) let Inductor's cache key see it."""
+        for weaker in _by_divisors(fact):
+            self._maybe_guard_rel(weaker)
+            self.axioms.update(dict(self.get_implications(self.simplify(weaker))))
         self._maybe_guard_rel(fact)
         for symbol in fact.free_symbols & self.var_to_range.keys():
             self._narrow(symbol, fact)
@@ -416,3 +419,11 @@ def _makes_sizes() -> bool:
 
     node = getattr(V.graph, "current_node", None)
     return node is not None and bool(node.meta.get("unbacked_bindings"))
+
+
+def _by_divisors(fact: sympy.Basic) -> list[sympy.Basic]:
+    """What is a multiple of 16 is one of 8, which is as many numbers as some processors take at once."""
+    if not isinstance(fact, sympy.Eq) or not isinstance(fact.lhs, (Mod, PythonMod)) or fact.rhs != 0:
+        return []
+    number, of = fact.lhs.args
+    return [sympy.Eq(fact.lhs.func(number, d), 0) for d in sympy.divisors(of)[1:-1]] if of.is_Integer else []
