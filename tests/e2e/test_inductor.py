@@ -135,6 +135,9 @@ def test_convolutions_of_any_number_of_channels(fn: Callable[..., Any], memory_f
             assert text is None, f"{(n, channels)}: {text}"
 
 
+@pytest.mark.xfail(
+    torch.__version__ >= "2.15", reason="its gradient is laid out otherwise than its kernel", strict=True
+)
 def test_a_convolution_with_a_gradient_lies_as_in_eager() -> None:
     fn = lambda x: F.conv2d(x, torch.ones(2, x.shape[1], 2, 1))
     f = anyshape.compile(fn, specialize="never")

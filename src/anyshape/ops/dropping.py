@@ -1,7 +1,7 @@
 """Dropout that drops nothing.
 
-It is its input in eager, and who writes to the one writes to the other. torch's decomposition makes a copy (2.11 to
-2.15). Of an empty tensor it is the input as well; that is left to torch, for it would cost a program.
+It is its input in eager, and who writes to the one writes to the other. torch's decomposition makes a copy (until
+2.13). Of an empty tensor it is the input as well; that is left to torch, for it would cost a program.
 """
 
 from __future__ import annotations
@@ -23,4 +23,5 @@ def _functional_dropout(input: Any, p: float = 0.5, training: bool = True, inpla
     return input
 
 
-RULES: dict[Any, Callable[..., Any]] = {torch.dropout: _dropout, F.dropout: _functional_dropout}
+_COPIES = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 15)
+RULES: dict[Any, Callable[..., Any]] = {torch.dropout: _dropout, F.dropout: _functional_dropout} if _COPIES else {}
