@@ -183,9 +183,7 @@ class Engine:
         self._recordings: list[Recording] = []
         self._pending: dict[int, LiveProgram] = {}
         self._eager_calls: dict[Any, tuple[str, bool]] = {}
-        self._left_out: list[
-            str
-        ] = []  # why the function's own frame could not be captured, each time that it was tried
+        self._left_out: list[str] = []  # why the function's own frame was not captured, for each try
         self.loaded: Sequence[Any] = ()  # programs that other processes have made
         self.waits: Callable[[float | None], bool] = lambda timeout: True  # for those that are at it
         self._site = ("?", "?", 0)

@@ -22,6 +22,7 @@ import torch
 import torch._inductor.fx_passes.reinplace as reinplace
 import torch._inductor.lowering as inductor_lowering
 from torch._inductor import ir
+from torch._inductor.fx_utils import get_node_storage
 from torch._inductor.virtualized import V
 from torch.utils import _pytree as pytree
 
@@ -29,13 +30,9 @@ aten = torch.ops.aten
 _WRITES = ("index_put", "_unsafe_index_put")
 
 
-def _storage(node: Any) -> Any:
-    value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
-    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
-
-
 def _is_read_too(node: torch.fx.Node) -> bool:
-    written, *read = [_storage(n) for n in pytree.tree_leaves((node.args, node.kwargs))]
+    leaves = pytree.tree_leaves((node.args, node.kwargs))
+    written, *read = [get_node_storage(n) for n in leaves if isinstance(n, torch.fx.Node)]
     return written is not None and written in read
 
 
