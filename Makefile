@@ -37,8 +37,9 @@ zoo: $(STAMP)
 
 test: lint types pytest
 
+# A worker that dies is begun again with its whole file, so once has to do.
 pytest: $(STAMP)
-	$(BIN)/python -m pytest --timeout 600 --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --timeout 600 --numprocesses 2 --dist loadfile --max-worker-restart 1 $(PYTEST_ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -11,12 +11,11 @@ from typing import Any
 
 import sympy
 
+from anyshape import limits
 from anyshape._torch import python_code
 from anyshape.keys import key_function
 from anyshape.oblivious import failed
 from anyshape.recording import Recording
-
-_MOST_KEYS = 100_000
 
 
 def checker(recording: Recording, inputs: Sequence[tuple[int, str, sympy.Expr]]) -> Callable[[Any], None] | None:
@@ -35,6 +34,7 @@ def checker(recording: Recording, inputs: Sequence[tuple[int, str, sympy.Expr]])
     key = key_function([reach[s] for s in symbols])
     evaluate = python_code.function(list(facts), {s: f"v[{i}]" for i, s in enumerate(symbols)})
     seen: set[tuple[int, ...]] = set()
+    most = limits.keys()
 
     def check(args: Any) -> None:
         sizes = key(args)
@@ -44,7 +44,7 @@ def checker(recording: Recording, inputs: Sequence[tuple[int, str, sympy.Expr]])
             if not holds:
                 values = {recording.symbols[s].text: sizes[symbols.index(s)] for s in symbols if fact.has(s)}
                 raise failed(recording.text(fact), where, values)
-        if len(seen) < _MOST_KEYS:
+        if len(seen) < most:
             seen.add(sizes)
 
     return check

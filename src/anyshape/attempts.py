@@ -24,7 +24,7 @@ def attempts(door: Door | None, *, top: bool, **options: Any) -> list[Callable[.
     way = functools.partial(
         Recording, locate=nodes.locate, retrace=capture.Retrace, top=top, user_line=nodes.user_line, **options
     )
-    if door is None:
+    if door is None or not (top or door.still_holds()):
         return [*(functools.partial(way, stand_ins=s) for s in STAND_INS), functools.partial(way, exact=True)]
     declaration, policies, values = door.declaration, door.policies(), door.values()
     plan = solver.solve_hints(declaration) if declaration.hints else {}

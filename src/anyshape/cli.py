@@ -65,6 +65,9 @@ def build() -> Any:
         shrink: float = typer.Option(120.0, help="Seconds that the shrinking of one finding may take."),
         memory: float = typer.Option(24.0, help="GiB of address space for a worker; 0 for no limit."),
         economy: bool = typer.Option(True, help="Whether more programs than behaviours are a finding."),
+        variants: bool = typer.Option(
+            False, help="Whether every size gets code of its own, and is called again until that serves it."
+        ),
         opinfo: bool = typer.Option(False, help="Instead: every operator of torch's own database over sizes."),
         only: str = typer.Option(None, help="With --opinfo: names of operators, separated by commas."),
         model: str = typer.Option(None, help="Instead: a model of yours, as module:factory."),
@@ -80,7 +83,7 @@ def build() -> Any:
         from anyshape.fuzz import campaign, command
         from anyshape.fuzz.oracle import Target
 
-        target = Target(compiler, backend, economy)
+        target = Target(compiler, backend, economy, variants)
         if opinfo:
             found = command.opinfo(target, only=only, shard=campaign.parse_shard(shard), json_file=json)
         elif assumptions:

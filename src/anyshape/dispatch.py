@@ -14,16 +14,13 @@ from typing import Any
 
 import sympy
 
-from anyshape import unseen, verify
+from anyshape import limits, unseen, verify
 from anyshape._torch import python_code
 from anyshape.answers import Answer, InputRecord, NodeRecord
 from anyshape.keys import key_function
 from anyshape.orders import like_channels_last
 from anyshape.recording import Recording
 from anyshape.wording import describe_source
-
-MOST_KEYS = 100_000  # keys that a program remembers
-
 
 AOT = -1  # the place of the nodes that AOTAutograd made, among those of the captured graph
 MOST_COMPARED = 64  # keys that are tried when a program may have made another one needless
@@ -99,6 +96,7 @@ class Admission:
         self.last: Refusal | None = None  # why the latest call that was refused was refused
         self.verify_seconds = 0.0
         self._lock = threading.RLock()
+        self._most_keys = limits.keys()
         self._verdicts: dict[int, dict[tuple[int, ...], verify.Difference | None]] = {}
         self.places: dict[sympy.Symbol, str] = {}
         self._build()
@@ -224,7 +222,7 @@ class Admission:
                     refusal = self.refuses(key)
                 except Exception as error:  # a guard must not raise; what cannot be told is not admitted
                     refusal = Refusal("class", f"could not be verified: {type(error).__name__}: {error}")
-                if len(self.known) >= MOST_KEYS:  # verdicts on classes stay, so a key is soon learnt again
+                if len(self.known) >= self._most_keys:  # verdicts on classes stay, so a key is soon learnt again
                     self.known.clear()
                     self.refusals.clear()
                 if refusal is not None:

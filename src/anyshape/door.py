@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from anyshape import limits
 from anyshape.declaration import Declaration, Path
 from anyshape.declaration.path import canonical, read_path
 from anyshape.declaration.place import in_key
@@ -19,7 +20,6 @@ from anyshape.declaration.policy import TensorPolicy
 from anyshape.declaration.shape import ANY
 from anyshape.errors import InvariantError
 
-MOST_KEYS = 100_000  # keys that a door remembers
 _CONTAINERS = (list, tuple, dict)
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -39,6 +39,7 @@ class Door:
         self._signature, self._owner = signature, owner
         self._laid_out = _laid_out(declaration, signature)
         self._seen: set[Any] = set()
+        self._most_keys = limits.keys()
         self._key = _key_function(declaration, signature, owner)
         self._first: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}  # layouts as first seen
         self._contiguous = {p for p, word in declaration.layouts.items() if word == "contiguous"}
@@ -105,7 +106,7 @@ class Door:
             word, tensor = self.declaration.layout_of(path.text), fetch(path)
             if word in ("dense", "example") and hasattr(tensor, "stride"):
                 self._check_layout(path.text, str(word), tuple(tensor.shape), tuple(tensor.stride()))
-        if len(self._seen) >= MOST_KEYS:
+        if len(self._seen) >= self._most_keys:
             self._seen.clear()
         try:
             self._seen.add(self._key(*args, **kwargs))
@@ -159,6 +160,14 @@ class Door:
         arguments = self._arguments(args, kwargs) or {}
         shapes = self.declaration.tensors(arguments, args=args, kwargs=kwargs, owner=self._owner)
         return dict(self.declaration.bind(shapes).sizes)
+
+    def still_holds(self) -> bool:
+        """Whether the call is as it was let in: what has run of it since may have resized an argument."""
+        try:
+            self.values()
+        except InvariantError:
+            return False
+        return True
 
     # -- layouts -----------------------------------------------------------------------------------------------
 

@@ -9,8 +9,10 @@ is, is handed in: nothing here knows torch.
 
 from __future__ import annotations
 
+import atexit
 import collections
 import contextlib
+import ctypes
 import dataclasses
 import functools
 import math
@@ -21,9 +23,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from anyshape import limits
 from anyshape.programs import Variant
 
 Key = tuple[Any, ...]
+LONGEST_END = 30.0  # seconds that a process which ends waits for a compiler to stop
+NOT_COMPILED = "could not be compiled"  # what is said of a variant that was dropped for it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Policy:
     samples: int = 12  # calls that are timed before a variant is thought of, and of the variant before it stays
     share: float = 1.0  # of the time that compiling the program took, spent on a size, makes it hot
     calls: int = 2_000  # so do these many calls, however short
-    most: int = 8  # sizes of a program that have code of their own
+    most: int = dataclasses.field(default_factory=limits.variants)  # sizes of a program that have code of their own
     most_shared: int = 2  # variants for what hot sizes have in common, made when there are more of them
     most_keys: int = 4_096  # sizes whose calls are counted
     slower: float = 1.0  # a variant that takes this part of the general program's time, or more, is dropped
@@ -236,7 +241,7 @@ class Tiers:
             try:
                 run = job()
             except Exception as error:
-                self._drop(key, sizes, f"could not be compiled: {type(error).__name__}: {str(error)[:200]}")
+                self._drop(key, sizes, f"{NOT_COMPILED}: {type(error).__name__}: {str(error)[:200]}")
                 return
             sizes.seconds = time.perf_counter() - began
             sizes.clock, sizes.samples = self._clock(), 0
@@ -270,9 +275,7 @@ class Tiers:
             made = job()
             admitted = made.admits(key)
         except Exception as error:
-            self.dropped[
-                f"code for several sizes could not be compiled: {type(error).__name__}: {str(error)[:200]}"
-            ] += 1
+            self.dropped[f"code for several sizes {NOT_COMPILED}: {type(error).__name__}: {str(error)[:200]}"] += 1
             admitted = False
         if admitted:
             self._shared = [*self._shared, _SharedCode(made, time.perf_counter() - began)]
@@ -341,24 +344,47 @@ class Worker:
         self._lock = threading.Condition()
         self._waiting: collections.Counter[int] = collections.Counter()
         self._thread: threading.Thread | None = None
+        self._ended = False
 
     def submit(self, owner: Any, job: Callable[[], None]) -> None:
+        if self._ended:
+            return
         with self._lock:
             self._waiting[id(owner)] += 1
             self._jobs.put((owner, job))
             if self._thread is None:
+                atexit.unregister(self.end)
+                atexit.register(self.end)  # now, so that it comes before the compiler's own ends
                 self._thread = threading.Thread(target=self._work, name="anyshape-variants", daemon=True)
                 self._thread.start()
 
     @property
     def busy(self) -> bool:
         """Whether anything is being made."""
-        return bool(self._waiting)
+        return bool(self._waiting) and not self._ended
 
     def wait(self, owners: Sequence[Any], timeout: float | None) -> bool:
         """Until nothing of `owners` is under way; False if that took longer than `timeout` seconds."""
+        if self._ended:
+            return True
         with self._lock:
             return self._lock.wait_for(lambda: not any(self._waiting[id(o)] for o in owners), timeout)
+
+    def end(self) -> None:
+        """For a process that ends: a thread that is cut off in the compiler's C++ would abort it."""
+        with self._lock:
+            thread, self._ended = self._thread, True
+            self._waiting.clear()
+            while not self._jobs.empty():
+                self._jobs.get()
+            self._lock.notify_all()
+        # Compiling stops at the next step that is Python; what a variant would be good for is over. Some of what runs
+        # there takes no notice of an exception (a callback of a weak reference, `except BaseException`), so it is told
+        # until it has stopped. From here on nobody needs the lock, which it may stop with.
+        until = time.monotonic() + LONGEST_END
+        while thread is not None and thread.is_alive() and time.monotonic() < until:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
+            thread.join(0.1)
 
     def _work(self) -> None:
         while True:

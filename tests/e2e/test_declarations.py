@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import anyshape
-from anyshape.testing import expect_programs
+from anyshape.testing import difference, expect_programs
 
 
 def branch(x: torch.Tensor) -> torch.Tensor:
@@ -300,3 +300,17 @@ def test_the_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     assert example.main(backend="aot_eager") == 2
+
+
+def test_a_call_that_resizes_an_argument_is_not_refused_for_it() -> None:
+    """What follows the graph break is captured with the argument as it is by then."""
+
+    def fn(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        torch.sin(x.clone().squeeze(), out=x)
+        return x + 1, y * 2
+
+    f = anyshape.compile(fn, backend="aot_eager", shapes={"x": "b", "y": "b"})
+    for n in (1, 3, 1, 5):
+        assert difference(fn, f, (torch.ones(n), torch.ones(n))) is None
+    with pytest.raises(anyshape.InvariantError):
+        f(torch.ones(3), torch.ones(4))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -12,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._inductor.select_algorithm import AlgorithmSelectorCache
+from torch._inductor.utils import fresh_cache
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import anyshape
@@ -130,6 +134,20 @@ def test_shared_code_forward_and_backward() -> None:
     assert any("%" in v.text and v.calls for v in f.variants)
 
 
+def test_a_graph_with_sizes_born_from_data() -> None:
+    def fn(x: Tensor) -> tuple[Tensor, Tensor, int]:
+        hits = (x > 0).nonzero()
+        return x.relu() @ x.mT, x[x > 0] * 2, hits.shape[0] + x.shape[0]
+
+    f = anyshape.compile(fn)
+    with expect_programs(1):
+        for n in (5, 8, 1, 0):
+            heat(f, torch.randn(n, 4))
+            assert difference(fn, f, (torch.randn(n, 4),), rtol=1e-4, atol=1e-5) is None
+            assert difference(fn, f, (-torch.rand(n, 4),), rtol=1e-4, atol=1e-5) is None  # none of them
+    assert len(f.variants) == 4 and not f.programs[0].dropped
+
+
 def test_never() -> None:
     f = anyshape.compile(normalised, specialize="never")
     heat(f, torch.randn(8, 16), 2)
@@ -158,9 +176,10 @@ def test_declared_sizes_are_tuned_each_for_itself(monkeypatch: pytest.MonkeyPatc
     fn = lambda x: (x @ w).relu()
     clauses = ["n == 8", "n == 32"]
     f = anyshape.compile(fn, mode="max-autotune-no-cudagraphs", shapes={"x": "n 16"}, specialize=clauses)
-    for n in (3, 8, 32, 8, 32, 5):
-        assert difference(fn, f, (torch.randn(n, 16),), rtol=1e-4, atol=1e-4) is None
-        assert f.wait(120)
+    with fresh_cache():  # code that is found there was tuned before
+        for n in (3, 8, 32, 8, 32, 5):
+            assert difference(fn, f, (torch.randn(n, 16),), rtol=1e-4, atol=1e-4) is None
+            assert f.wait(120)
     assert tuned[1:] == ["8", "32"] and len(f.variants) == 2
 
 
@@ -211,3 +230,42 @@ def test_other_compiled_functions_run_while_a_variant_is_traced() -> None:
     finally:
         go_on.set()
         worker.join()
+
+
+def test_a_process_that_ends_while_one_is_made() -> None:
+    """A thread that is cut off in C++, from where compilers call Python, ends the process with an abort."""
+    script = (
+        "import atexit, time, torch, anyshape\n"
+        "from torch.utils._python_dispatch import TorchDispatchMode\n"
+        "from anyshape.tiers import WORKER\n"
+        "class Mode(TorchDispatchMode):\n"
+        "    def __torch_dispatch__(self, func, types, args=(), kwargs=None):\n"
+        "        return func(*args, **(kwargs or {}))\n"
+        "def job():\n"
+        "    x = torch.randn(4)\n"
+        "    with Mode():\n"
+        "        while True:\n"
+        "            try:\n"
+        "                while True:\n"
+        "                    x.add_(1)\n"
+        "            except SystemExit:\n"
+        "                told.append(1)\n"
+        "                if len(told) > 2:\n"  # nor does a callback of a weak reference take notice
+        "                    raise\n"
+        "told = []\n"
+        "atexit.register(lambda: WORKER.submit(later, later) or print(WORKER.wait([job, later], 60)))\n"  # comes last
+        "later = lambda: None\n"
+        "WORKER.submit(job, job)\n"
+        "WORKER.submit(later, later)\n"
+        "time.sleep(0.5)\n"
+        "assert WORKER.busy\n"
+    )
+    path = os.pathsep.join(p for p in sys.path if p)
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert (ran.returncode, ran.stdout.strip()) == (0, "True"), ran.stderr

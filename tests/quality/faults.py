@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,9 +18,10 @@ import torch
 import torch.nn.functional as F
 
 from anyshape import attempts, compiler, dispatch, engine, ops, verify
-from anyshape._torch import aliases, capture, light_code, memory, out_calls, shape_env, shortcuts, slices
+from anyshape._torch import aliases, capture, light_code, memory, out_calls, shape_env, shortcuts, slices, specialise
 from anyshape.answers import NodeRecord
 from anyshape.dispatch import Admission
+from anyshape.fuzz.oracle import Target
 from anyshape.recording import Recording
 
 Fault = Callable[[], contextlib.AbstractContextManager[None]]
@@ -34,6 +36,21 @@ def fault(function: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]
     return function
 
 
+WITH_INDUCTOR = Target(backend="inductor", economy=False)
+WITH_VARIANTS = dataclasses.replace(WITH_INDUCTOR, variants=True)
+TARGETS: dict[str, Target] = {}  # what the others are tested with, where it is not `Target()`
+
+
+def fault_with(target: Target) -> Callable[[Callable[[], Iterator[None]]], Callable[[], Iterator[None]]]:
+    """A fault that shows in code that Inductor has generated."""
+
+    def register(function: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
+        TARGETS[function.__name__] = target
+        return fault(function)
+
+    return register
+
+
 def unfound(why: str) -> Callable[[Callable[[], Iterator[None]]], Callable[[], Iterator[None]]]:
     """A fault that was looked for and not found."""
 
@@ -46,8 +63,17 @@ def unfound(why: str) -> Callable[[Callable[[], Iterator[None]]], Callable[[], I
 
 @contextlib.contextmanager
 def replaced(holder: Any, name: str, value: Any) -> Iterator[None]:
+    """A function stands in for one that can be called in the same ways: else its `TypeError` would be the fault."""
+    if inspect.isfunction(value):
+        assert _takes(value) >= _takes(getattr(holder, name)), f"{name} is called otherwise by now"
     with mock.patch.object(holder, name, value):
         yield
+
+
+def _takes(function: Callable[..., Any]) -> int:
+    """How many parameters it has; any number where it takes whatever comes."""
+    found = inspect.signature(function).parameters.values()
+    return 99 if any(p.kind is p.VAR_POSITIONAL for p in found) else len(found)
 
 
 def overlooking(*words: str) -> Any:
@@ -72,7 +98,7 @@ def a_decision_is_not_recorded() -> Iterator[None]:
 
 @fault
 def a_predicate_is_not_recorded() -> Iterator[None]:
-    with replaced(Recording, "_assume", lambda self, expr, outcome: None):
+    with replaced(Recording, "_assume", lambda self, expr, outcome, baked=False: None):
         yield
 
 
@@ -264,7 +290,8 @@ def predicates_are_not_checked() -> Iterator[None]:
 
     def unchecked(self: Admission) -> None:
         build(self)
-        self._answers, self._facts = [], lambda key: ()
+        assert {"answers", "_facts"} <= vars(self).keys()
+        self.answers, self._facts = [], lambda key: ()
 
     with replaced(Admission, "_build", unchecked):
         yield
@@ -276,7 +303,8 @@ def layouts_are_not_checked() -> Iterator[None]:
 
     def unchecked(self: Admission) -> None:
         build(self)
-        self._layout, self._strides = [], lambda key: ()
+        assert {"layout", "_strides"} <= vars(self).keys()
+        self.layout, self._strides = [], lambda key: ()
 
     with replaced(Admission, "_build", unchecked):
         yield
@@ -310,7 +338,7 @@ def offsets_of_views_are_forgotten() -> Iterator[None]:
         yield
 
 
-@unfound("made up for: with aot_eager torch's kernels clamp, whatever the trace took the sizes for")
+@fault_with(WITH_INDUCTOR)
 def slices_do_not_clamp() -> Iterator[None]:
     with replaced(slices, "index", lambda size, bound: bound + size if bound < 0 else bound):
         yield
@@ -428,9 +456,9 @@ def a_known_way_is_gone_without_asking_its_guards() -> Iterator[None]:
 def questions_about_numbers_are_not_recorded() -> Iterator[None]:
     assume = Recording._assume
 
-    def forgetful(self: Recording, expr: Any, outcome: Any) -> None:
+    def forgetful(self: Recording, expr: Any, outcome: Any, *, baked: bool = False) -> None:
         if not self._is_about_numbers(expr):
-            assume(self, expr, outcome)
+            assume(self, expr, outcome, baked=baked)
 
     with replaced(Recording, "_assume", forgetful):
         yield
@@ -483,4 +511,54 @@ def strides_of_expanded_inputs_are_taken_for_dense() -> Iterator[None]:
 @fault
 def questions_of_the_user_are_decisions_of_the_next_node() -> Iterator[None]:
     with replaced(Recording, "_assume_truth", lambda self, expr, truth: None):
+        yield
+
+
+# -- variants --------------------------------------------------------------------------------------------------
+
+
+@fault_with(WITH_VARIANTS)
+def the_key_of_a_variant_leaves_out_a_size() -> Iterator[None]:
+    key = specialise.Master.key
+
+    def short(self: Any) -> Any:
+        whole = key(self)
+        return lambda args: (0, *whole(args)[1:])
+
+    with replaced(specialise.Master, "key", short):
+        yield
+
+
+@unfound("not reached: takes two calls of one program, alike in sizes, whose inputs have gaps of other widths")
+def the_key_of_a_variant_leaves_out_strides() -> Iterator[None]:
+    parts = specialise.Master.key_parts
+
+    def blind(self: Any) -> Any:
+        return tuple(p.replace(".stride()", ".shape") for p in parts(self))
+
+    with replaced(specialise.Master, "key_parts", blind):
+        yield
+
+
+@fault_with(WITH_VARIANTS)
+def the_key_of_a_variant_leaves_out_numbers() -> Iterator[None]:
+    key = specialise.Master.key
+
+    def without(self: Any) -> Any:
+        whole, numbers = key(self), {at for value, at in self.in_key() if not isinstance(value, torch.Tensor)}
+        return lambda args: tuple(0 if at in numbers else v for at, v in enumerate(whole(args)))
+
+    with replaced(specialise.Master, "key", without):
+        yield
+
+
+@fault_with(WITH_VARIANTS)
+def a_variant_is_compiled_without_gradients() -> Iterator[None]:
+    of = specialise.Master.of.__func__  # type: ignore[attr-defined]
+
+    def ungraded(cls: Any, graph: Any) -> Any:
+        made = of(cls, graph)
+        return None if made is None else dataclasses.replace(made, grad=False)
+
+    with replaced(specialise.Master, "of", classmethod(ungraded)):
         yield

@@ -13,7 +13,7 @@ import pathlib
 from collections.abc import Iterator
 
 import pytest
-from faults import FAULTS, UNFOUND
+from faults import FAULTS, TARGETS, UNFOUND
 
 from anyshape.fuzz.case import Case
 from anyshape.fuzz.generate import generate
@@ -30,7 +30,7 @@ QUICK = ("no_new_key_is_admitted", "a_class_is_admitted_unverified")
 
 def hunt(name: str) -> tuple[int, Case, str]:
     """Which program showed it, the shrunk one, and what differs."""
-    target = Target()
+    target = TARGETS.get(name, Target())
     for number, case in _programs(FOUND.get(name)):
         with FAULTS[name]():
             kind = judge(case, target).kind

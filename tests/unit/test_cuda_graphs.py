@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from anyshape._torch.cuda_graphs import LIMIT, Bounded
+from anyshape import limits
+from anyshape._torch.cuda_graphs import Bounded
 
 
 def counted(most: int | None = None) -> tuple[Bounded, dict[str, collections.Counter[Any]]]:
@@ -44,7 +45,7 @@ def test_sizes_that_never_come_back_take_no_room_for_ever(monkeypatch: pytest.Mo
 
 
 def test_the_limit_is_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(LIMIT, "0")
+    monkeypatch.setenv(limits.CUDA_GRAPHS, "0")
     run, calls = counted()
     for _ in range(3):
         run([7])

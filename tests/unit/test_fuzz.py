@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import anyshape
+from anyshape._torch import specialise
 from anyshape.fuzz import campaign, command, known, models, opinfos, repro, worker
 from anyshape.fuzz.case import Call, Case, Input, Step, dumps, loads
 from anyshape.fuzz.corpus import Corpus
@@ -90,6 +91,23 @@ def test_an_unknown_compiler_is_refused_with_a_fix() -> None:
         Target("stock:fast")
 
 
+def test_variants_are_judged_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = dataclasses.replace(SQUEEZE, steps=(SQUEEZE.steps[0], SQUEEZE.steps[2]), results=("v0", "v2"))
+    target = Target(backend="inductor", variants=True)
+    verdict = judge(plain, target)
+    assert (verdict.kind, verdict.programs, verdict.variants) == (None, 1, 3)
+    compiled = specialise.Master.compiled
+    monkeypatch.setattr(specialise.Master, "compiled", lambda *a: lambda *args: [r + 1 for r in compiled(*a)(*args)])
+    assert judge(plain, target).kind == "values"
+    monkeypatch.setattr(specialise.Master, "compiled", lambda self, backend, inputs, baked: 1 / 0)
+    assert judge(plain, target).kind == "variant"
+
+
+def test_only_what_has_variants_is_asked_for_them() -> None:
+    with pytest.raises(anyshape.Error, match=r"AS007.*has variants"):
+        Target(variants=True)
+
+
 # -- repro files -----------------------------------------------------------------------------------------------
 
 WRONG = """
@@ -117,6 +135,14 @@ def test_a_repro_file_fails_on_its_own_and_holds_when_mended(tmp_path: pathlib.P
     assert "--seed 4" in path.read_text() and torch.__version__ in path.read_text()
     line = next(row for row in path.read_text().splitlines() if row.startswith('{"backward"'))
     assert loads(line) == SQUEEZE
+
+
+def test_the_repro_file_of_a_variant_waits_for_it() -> None:
+    target = Target(backend="inductor", variants=True)
+    text = repro.text(repro.Finding(SQUEEZE, Verdict("values", "result: values differ"), target, 4, 17))
+    assert """backend="inductor", shapes={'x0': 'a b', 'x1': 'b'}, specialize=['a >= 0', 'b >= 0'])""" in text
+    assert "for number, make in [*enumerate(CALLS)] * 3:\n        compiled.wait()\n" in text
+    compile(text, "repro", "exec")
 
 
 def test_a_finding_survives_json() -> None:
@@ -175,7 +201,7 @@ for number in range(given["start"], given["stop"]):
     say(event="case", number=number, case=case)
     if number == 1:
         {does}
-    say(event="verdict", number=number, kind=None, text="", raised=0, fallbacks=0, programs=1)
+    say(event="verdict", number=number, kind=None, text="", raised=0, fallbacks=0, programs=1, variants=0)
 say(event="done")
 """)
     popen = subprocess.Popen
@@ -205,6 +231,18 @@ def test_known_faults_of_torch_are_counted_by_name() -> None:
     assert known.name(written, None) is None
 
 
+def test_a_write_over_one_of_several_parts_is_torchs_own() -> None:
+    parts = Step("split", "v0", ("x0",), (("k", 1), ("dim", 1)))
+    for operands, name in ((("x0", "v0_0"), "overlapping-operands"), (("x1", "v0_0"), None)):
+        case = Case(
+            inputs=(Input("x0", ("a", "b"), "float32"), Input("x1", ("a", "b"), "float32")),
+            steps=(parts, Step("add_", "v1", operands)),
+            results=("v1",),
+            calls=(Call((("a", 2), ("b", 2)), ("contiguous", "contiguous")),),
+        )
+        assert known.name(case, "values differ") == name
+
+
 def test_an_error_of_what_nobody_reads_is_torchs_own() -> None:
     fill = Step("index_fill", "v0", ("x0",), (("dim", -1),))
     unread = Case(
@@ -228,6 +266,19 @@ def test_an_operand_that_is_written_over_is_torchs_own() -> None:
     apart = dataclasses.replace(over, inputs=(*over.inputs, Input("x1", ("a", "a"), "float32")))
     apart = dataclasses.replace(apart, steps=(Step("add_", "v1", ("x0", "x1")),))
     assert known.name(apart, "eager raised") is None
+
+
+def test_views_that_keep_other_strides_are_other_behaviours() -> None:
+    """Of what has gaps: the same sizes in another order are a view where they are equal, and where two make the third."""
+    turned = Case(
+        inputs=(Input("x0", ("a", "a", "b"), "float32"),),
+        steps=(Step("shape_tuple", "v0", ("x0",)),),
+        results=("v0",),
+        calls=tuple(Call((("a", a), ("b", b)), ("sliced",)) for a, b in ((16, 16), (2, 4), (3, 3), (4, 16))),
+    )
+    verdict = judge(turned, Target())
+    assert verdict.kind is None
+    assert verdict.programs == verdict.behaviours == 2
 
 
 def test_a_known_fault_says_what_it_is() -> None:

@@ -13,7 +13,7 @@ MODULES = sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.py"))
 
 # From the ground up. A module imports from its own layer and from those before it; a folder stands for what is in it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("_version", "errors", "programs", "answers", "orders", "wording", "keys"),
+    ("_version", "errors", "programs", "answers", "orders", "wording", "keys", "limits"),
     ("declaration", "solver", "explain", "tiers", "artifact", "size_conditions"),
     ("spec_file", "declared", "oblivious"),
     ("door", "doctor"),
@@ -51,6 +51,7 @@ WITHOUT_TORCH = (
     "orders",
     "wording",
     "keys",
+    "limits",
     "declared",
     "oblivious",
     "door",

@@ -30,6 +30,7 @@ class _Log(TorchDispatchMode):
                 _broadcasts(given),
                 tuple(map(_form, given)),
                 tuple((_form(t), _source(t, given)) for t in made),
+                _kept_strides(given[0], made[0]) if str(func) == "aten.view.default" else None,
             )
         )
         return result
@@ -48,6 +49,15 @@ def _form(tensor: torch.Tensor) -> Any:
     addressed = [i for i, n in enumerate(tensor.shape) if n > 1]
     order = tuple(sorted(addressed, key=lambda i: (-tensor.stride(i), i)))
     return tensor.dim(), tensor.dtype, order, tuple(tensor.stride(i) == 0 for i in addressed), tensor.numel() == 0
+
+
+def _kept_strides(given: torch.Tensor, made: torch.Tensor) -> Any:
+    """Which dims of a view lie as one of what it is a view of, where that has gaps: the others are made of several."""
+    if given.is_contiguous() or made.numel() == 0:
+        return None
+    there = [given.stride(i) for i, n in enumerate(given.shape) if n > 1]
+    strides = (s for s, n in zip(made.stride(), made.shape, strict=True) if n > 1)
+    return tuple(there.index(s) if s in there else None for s in strides)
 
 
 def _broadcasts(tensors: Sequence[torch.Tensor]) -> Any:

@@ -7,7 +7,6 @@ Here sizes that come back get one, up to a limit; all others run the same kernel
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 from unittest import mock
@@ -17,7 +16,8 @@ import torch._inductor.compile_fx as compile_fx
 from torch._inductor.utils import align_inputs_from_check_idxs
 from torch.utils._ordered_set import OrderedSet
 
-LIMIT = "ANYSHAPE_CUDA_GRAPHS"  # how many sets of sizes of a compiled graph are recorded
+from anyshape import limits
+
 _MOST_COUNTED = 4_096
 
 
@@ -45,7 +45,7 @@ class Bounded:
 
     def __init__(self, recorded: Callable[..., Any], plain: Callable[..., Any], most: int | None = None) -> None:
         self._recorded, self._plain = recorded, plain
-        self._most = int(os.environ.get(LIMIT, "64")) if most is None else most
+        self._most = limits.cuda_graphs() if most is None else most
         self.sizes: set[tuple[int, ...]] = set()  # that are recorded
         self._once: set[tuple[int, ...]] = set()  # that were called once
 

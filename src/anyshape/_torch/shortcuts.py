@@ -23,7 +23,8 @@ from torch._C import _get_tracing_state, _len_torch_dispatch_stack
 from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list, get_eval_frame_callback
 from torch._dynamo.eval_frame import OptimizedModule
 
-MOST_KEYS = 100_000
+from anyshape import limits
+
 MOST_BY_KEY = 8  # arguments up to which Python tells calls apart sooner than guards do
 MOST_WAYS = 4  # codes that are asked for one key: those between which a mode or a global chooses
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
@@ -75,6 +76,7 @@ class Shortcut:
         self._modules = modules  # whose hooks run outside the code
         self._frozen = frozen
         self._code = function.__code__
+        self._most_keys = limits.keys()
         self._forwards = _forwards(modules)
         self._names = _names_function(function, owner)
         self._keys: dict[tuple[Any, ...], Callable[[Sequence[Any], Mapping[str, Any]], Any]] = {}
@@ -160,7 +162,7 @@ class Shortcut:
         key = self._key(args, kwargs)
         if key is None or key in self._unknown:
             return
-        if len(self._known) + len(self._unknown) >= MOST_KEYS:
+        if len(self._known) + len(self._unknown) >= self._most_keys:
             self._known.clear()
             self._unknown.clear()
         tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]

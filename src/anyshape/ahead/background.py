@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 
+from anyshape import limits
 from anyshape._torch import compiling
 from anyshape.ahead import helpers, shipping
-from anyshape.ahead.serving import MOST_KEYS, Dispatcher
+from anyshape.ahead.serving import Dispatcher
 from anyshape.ahead.stored import Stored
 from anyshape.door import Door
 from anyshape.engine import NOT_COMPILED, Engine
@@ -38,6 +39,7 @@ class Background:
         self._dispatcher = Dispatcher(live)
         self._here = ""  # why this callable is compiled by this process
         self._said = False
+        self._starved = False  # whether calls leave a process no time, so that it needs a share of its own
         self._failed: dict[Any, str] = {}  # calls that are, and why
         self._lock = threading.Lock()
         self._idle = threading.Event()
@@ -114,11 +116,12 @@ class Background:
 
     def _helper(self, job: helpers.Job) -> helpers.Helper | None:
         """The process, or None while there can be none."""
+        niceness = helpers.SHARE if self._starved else helpers.NICENESS
         if helpers.why_no_fork():
-            return helpers.Started(job)
+            return helpers.Started(job, niceness)
         with compiling.none_under_way(wait=self._engine.warming > 0) as alone:
             # While another thread compiles, what it holds would be held in the fork for ever.
-            return helpers.Forked(job) if alone else None
+            return helpers.Forked(job, niceness) if alone else None
 
     def _take_over(self, helper: helpers.Helper, key: Any) -> None:
         try:
@@ -127,6 +130,8 @@ class Background:
                 for members in made:
                     self._dispatcher.add(Stored.read(members, "programs/0"), at_once=True)
                 self._engine.loaded = self._dispatcher.programs
+            elif kind == "starved":
+                self._starved = True  # the next call starts one that is not
             elif kind == "refused" and key not in self._failed:
                 self._here = made
             else:
@@ -137,7 +142,7 @@ class Background:
             self._idle.set()
 
     def _fail(self, key: Any, reason: str) -> None:
-        if len(self._failed) >= MOST_KEYS:
+        if len(self._failed) >= limits.keys():
             self._failed.clear()
         self._failed[key] = reason
 

@@ -15,6 +15,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from typing import Any
@@ -28,7 +29,10 @@ from anyshape.errors import ArtifactError
 
 LONGEST = 1800.0  # seconds that a process may take
 STILL = 60.0  # seconds in which it does nothing at all, after which it is taken for stuck
+PATIENCE = 60.0  # seconds after which one that calls leave hardly any time to is begun again with a share of its own
+HARDLY = 0.1  # of the time that has passed
 NICENESS = 19  # calls that are served go first
+SHARE = 10  # the niceness of one that has a tenth of a core though calls want the whole of it
 
 Job = tuple[Any, dict[str, Any], tuple[Any, ...], dict[str, Any]]  # a callable, a workshop's options, and a call
 
@@ -36,10 +40,11 @@ Job = tuple[Any, dict[str, Any], tuple[Any, ...], dict[str, Any]]  # a callable,
 class Forked:
     """Has everything as it is here."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, niceness: int) -> None:
+        self.niceness = niceness
         self.receiver, sender = multiprocessing.Pipe(duplex=False)
         self._process = multiprocessing.get_context("fork").Process(
-            target=_forked, args=(sender, job), name="anyshape-background"
+            target=_forked, args=(sender, job, niceness), name="anyshape-background"
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # threads of others: the fork takes none of their locks
@@ -58,11 +63,12 @@ class Forked:
 class Started:
     """Begins with nothing; for where the driver of a GPU is in use, which does not outlive a fork."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, niceness: int) -> None:
+        self.niceness = niceness
         if os.name == "nt":
             raise shipping.Unshippable("no pipe can be handed to it on this system")
         gpu = torch.cuda.current_device() if torch.cuda.is_initialized() else None
-        self._told: bytes | None = shipping.dumps((job, forms.state(), gpu, NICENESS))
+        self._told: bytes | None = shipping.dumps((job, forms.state(), gpu, niceness))
         self.receiver, other = multiprocessing.Pipe()
         command = f"import sys; sys.path[:] = {sys.path!r}; from anyshape.ahead import helpers; helpers.main()"
         self._process = subprocess.Popen(
@@ -118,7 +124,9 @@ def main() -> None:
     """One that was started anew."""
     connection = multiprocessing.connection.Connection(int(sys.argv[1]))
     try:
-        job, state, gpu, niceness = shipping.loads(connection.recv_bytes())
+        told = connection.recv_bytes()
+        _end_with(connection)
+        job, state, gpu, niceness = shipping.loads(told)
     except Exception as error:
         made = "refused", f"a process that was started for it cannot have it: {type(error).__name__}: {error}"
         connection.send_bytes(pickle.dumps(made))
@@ -129,9 +137,22 @@ def main() -> None:
         _make(connection, job, niceness)
 
 
-def _forked(sender: Any, job: Job) -> None:
+def _forked(sender: Any, job: Job, niceness: int) -> None:
     compiling.in_a_fork()
-    _make(sender, job, NICENESS)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    _end_with(parent.sentinel)
+    _make(sender, job, niceness)
+
+
+def _end_with(parent: Any) -> None:
+    """A process whose parent was killed is of no use, and holds open what it was forked with."""
+
+    def watch() -> None:
+        multiprocessing.connection.wait([parent])
+        os._exit(1)
+
+    threading.Thread(target=watch, name="anyshape-watch", daemon=True).start()
 
 
 def _make(sender: Any, job: Job, niceness: int) -> None:
@@ -150,7 +171,7 @@ def _give_way(niceness: int) -> None:
     """A call that is served wants its core at once: being nice alone lets it wait for the rest of a slice."""
     with contextlib.suppress(OSError):
         os.nice(niceness)
-    if niceness and hasattr(os, "SCHED_IDLE"):  # Linux
+    if niceness > SHARE and hasattr(os, "SCHED_IDLE"):  # Linux
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
@@ -172,32 +193,48 @@ def outcome(helper: Helper) -> tuple[str, Any]:
 
 
 def _heard(helper: Helper) -> tuple[str, Any]:
-    until = time.monotonic() + LONGEST
-    seen, since = _activity(helper.pid), time.monotonic()
-    while time.monotonic() < until:
+    began = since = time.monotonic()
+    seen: object = None
+    while (now := time.monotonic()) < began + LONGEST:
         if helper.receiver.poll(STILL / 10):
             return pickle.loads(helper.receiver.recv_bytes())  # type: ignore[no-any-return]
         if not helper.is_alive() and not helper.receiver.poll():
             return "failed", "the process died"
-        now = _activity(helper.pid)
-        if now != seen:
-            seen, since = now, time.monotonic()
-        elif time.monotonic() - since > STILL:
+        states = _states(helper.pid)
+        if not states or _wants_to_compute(states) or states != seen:
+            seen, since = states, now
+        elif now - since > STILL:
             return "refused", "a process that is to compile waits for ever, for a thread that stayed behind"
+        patient = helper.niceness <= SHARE or now - began < PATIENCE or not _wants_to_compute(states)
+        if not patient and _seconds(states) < HARDLY * (now - began):
+            return "starved", "calls leave it no time"
     return "failed", f"it took more than {LONGEST:.0f} s"
 
 
-def _activity(pid: int | None) -> object:
-    """Changes for as long as a process or one that it started does something; where that cannot be seen, it does."""
+States = dict[int, tuple[str, int]]
+
+
+def _wants_to_compute(states: States) -> bool:
+    return any(state in "RD" for state, _ in states.values())
+
+
+def _seconds(states: States) -> float:
+    return sum(ticks for _, ticks in states.values()) / os.sysconf("SC_CLK_TCK")
+
+
+def _states(pid: int | None) -> States:
+    """Of a process and those that it started: what each does, and its clock ticks, those of its dead children too.
+
+    Empty where that cannot be seen.
+    """
     parents: dict[int, int] = {}
-    spent: dict[int, tuple[str, ...]] = {}
+    states: States = {}
     for path in glob.glob("/proc/[0-9]*/stat"):
         with contextlib.suppress(OSError), open(path) as file:  # one that ended meanwhile
             fields = file.read().rpartition(")")[2].split()
             of = int(path.split("/")[2])
-            parents[of], spent[of] = int(fields[1]), ("running",) if fields[0] in "RD" else tuple(fields[11:15])
+            parents[of], states[of] = int(fields[1]), (fields[0], sum(map(int, fields[11:15])))
     members = {pid}
     while more := {child for child, parent in parents.items() if parent in members} - members:
         members |= more
-    seen = {member: spent[member] for member in members if member in spent}
-    return seen if seen and ("running",) not in seen.values() else object()
+    return {member: states[member] for member in members if member in states}

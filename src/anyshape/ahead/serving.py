@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from anyshape import limits
 from anyshape._torch import forms, frames
 from anyshape._torch.bundle import Bundle
 from anyshape.ahead.admitted import Admitted
@@ -21,8 +22,6 @@ from anyshape.ahead.stored import Stored
 from anyshape.errors import NewBehaviourError
 from anyshape.keys import key_function
 from anyshape.programs import Program, Variant
-
-MOST_KEYS = 100_000
 
 
 class Loaded:
@@ -156,6 +155,7 @@ class Dispatcher:
         self.programs: list[Loaded] = []
         self.fallbacks: dict[str, int] = {}
         self._known: dict[Any, Loaded] = {}
+        self._most_keys = limits.keys()
 
     def add(self, stored: Stored, *, at_once: bool = False) -> Loaded:
         """A program more; with its code `at_once` rather than when it is first called."""
@@ -179,7 +179,7 @@ class Dispatcher:
         for program in self.programs:
             if program is not found and program.refusal(args, kwargs, training) is None:
                 if key is not None:
-                    if len(self._known) >= MOST_KEYS:
+                    if len(self._known) >= self._most_keys:
                         self._known.clear()
                     self._known[key] = program
                 return program.run

@@ -31,6 +31,7 @@ from anyshape.fuzz.repro import Finding
 from anyshape.fuzz.shrink import shrink
 
 CHUNK = 100
+_COUNTS = ("programs", "calls", "raised", "fallbacks", "compiled", "variants")  # of a chunk, and of all
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +51,8 @@ class Settings:
     def name(self) -> str:
         """The folder of its chunks: what is in it does not depend on workers or shards."""
         compiler = self.target.compiler.replace(":", "-")
-        return f"seed{self.seed}-{compiler}-{self.target.backend}-torch{torch.__version__.split('+')[0]}"
+        backend = self.target.backend + ("-variants" if self.target.variants else "")
+        return f"seed{self.seed}-{compiler}-{backend}-torch{torch.__version__.split('+')[0]}"
 
     def chunks(self) -> list[tuple[int, int]]:
         """Those of this shard."""
@@ -68,6 +70,7 @@ class Totals:
     raised: int = 0
     fallbacks: int = 0
     compiled: int = 0
+    variants: int = 0
     kinds: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     eagerly: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)  # why, by reason
     ops: set[str] = dataclasses.field(default_factory=set)
@@ -76,8 +79,8 @@ class Totals:
     seconds: float = 0.0
 
     def add(self, chunk: dict[str, Any]) -> None:
-        for name in ("programs", "calls", "raised", "fallbacks", "compiled", "seconds"):
-            setattr(self, name, getattr(self, name) + chunk[name])
+        for name in (*_COUNTS, "seconds"):
+            setattr(self, name, getattr(self, name) + chunk.get(name, 0))  # an older corpus does not have all
         self.kinds.update(chunk["kinds"])
         self.eagerly.update(chunk.get("eagerly", {}))
         self.ops |= set(chunk["ops"])
@@ -90,9 +93,10 @@ class Totals:
 
     def line(self) -> str:
         pace = self.programs / self.seconds if self.seconds else 0.0
+        variants = f"{self.variants} variants, " if self.variants else ""
         return (
-            f"{self.programs} programs, {pace:.2f} a second and worker, {len(self.ops)} of {len(OPERATIONS)} ops, "
-            f"{len(self.pairs)} pairs, {len(self.findings)} findings"
+            f"{self.programs} programs, {variants}{pace:.2f} a second and worker, "
+            f"{len(self.ops)} of {len(OPERATIONS)} ops, {len(self.pairs)} pairs, {len(self.findings)} findings"
         )
 
 
@@ -137,7 +141,7 @@ def run(settings: Settings, corpus: Corpus, report: Callable[[Totals], None] = l
 
 
 def _run_chunk(settings: Settings, start: int, stop: int, corpus: Corpus) -> dict[str, Any]:
-    result: dict[str, Any] = dict.fromkeys(("programs", "calls", "raised", "fallbacks", "compiled"), 0)
+    result: dict[str, Any] = dict.fromkeys(_COUNTS, 0)
     result |= {"stop": stop, "kinds": collections.Counter(), "eagerly": collections.Counter()}
     result |= {"ops": set(), "pairs": set(), "findings": []}
     began = time.monotonic()
@@ -165,6 +169,7 @@ def _run_worker(settings: Settings, start: int, stop: int, result: dict[str, Any
             result["raised"] += event["raised"]
             result["fallbacks"] += event["fallbacks"]
             result["compiled"] += event["programs"]
+            result["variants"] += event["variants"]
             result["eagerly"].update(event.get("eagerly", ()))
             result["kinds"][event["kind"] or event["text"] or "equal"] += 1
         elif kind == "known":

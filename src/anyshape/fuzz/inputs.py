@@ -12,6 +12,7 @@ import torch
 from anyshape.fuzz.case import NUMBER, Call, Case
 
 LAYOUTS = ("contiguous", "transposed", "sliced", "offset", "expanded", "outermost")
+SHORT = ("bfloat16", "float16")  # of two or three digits
 DTYPES = ("float32", "float64", "bfloat16", "int64", "int32", "bool", "complex64")
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from anyshape.fuzz.case import Case, binds
+from anyshape.fuzz.case import Case, Step, binds
+from anyshape.fuzz.inputs import SHORT
 from anyshape.fuzz.operations import OPERATIONS
 
 
@@ -39,6 +40,10 @@ def _multiplies_mixed_dtypes(case: Case) -> bool:
     return len({i.dtype for i in case.inputs}) > 1 and any(s.op == "try_mm" for s in case.steps)
 
 
+def _attends_to_few_digits(case: Case) -> bool:
+    return any(i.dtype in SHORT for i in case.inputs) and "attention" in case.families
+
+
 def _is_complex(case: Case) -> bool:
     return any(i.dtype.startswith("complex") for i in case.inputs)
 
@@ -61,15 +66,19 @@ _VIEWS = ("view", "slicing", "joining", "inplace")  # families with operations w
 
 def _writes_over_an_operand(case: Case) -> bool:
     """Whether something is written in place that may lie in the memory of another operand."""
-    memory: dict[str, str] = {}  # whose memory a view may lie in
+    views: list[tuple[Step, str]] = []  # whose memory they may lie in
     for step in case.steps:
-        of = [memory.get(name, name) for name in step.operands]
+        of = [next((whose for view, whose in views if binds(view, name)), name) for name in step.operands]
         family = OPERATIONS[step.op].family
         if family == "inplace" and of[0] in of[1:]:
             return True
         if family in _VIEWS and of:
-            memory[step.target] = of[0]
+            views.insert(0, (step, of[0]))
     return False
+
+
+def _writes_to_what_has_gaps(case: Case) -> bool:
+    return _writes_in_place(case) and any(s.op == "select_scatter" for s in case.steps)
 
 
 KNOWN: tuple[Known, ...] = (
@@ -90,6 +99,9 @@ KNOWN: tuple[Known, ...] = (
     Known("saved-and-written", _writes_in_place, says=("needed for gradient computation",)),
     Known("transposed-in-place", _has("transpose_"), says=("strides",)),
     Known("strides-of-places", _has("argwhere", "nonzero"), says=("strides",)),
+    Known("gaps-written-to", _writes_to_what_has_gaps, says=("strides",)),
+    Known("warned-and-raised", lambda case: True, says=("returned a result with an exception set",)),
+    Known("more-digits", _attends_to_few_digits, says=("values",)),
     Known("resized-under-views", _has("out_"), says=("shape",)),
 )
 

@@ -22,15 +22,15 @@ from anyshape import compiler, testing
 from anyshape._torch import behaviours, stock
 from anyshape.errors import NotCompilableError
 from anyshape.fuzz import inputs
-from anyshape.fuzz.case import Case
+from anyshape.fuzz.case import NUMBER, Case
+from anyshape.tiers import NOT_COMPILED
 
 COMPILERS = ("anyshape", "stock:static", "stock:dynamic", "stock:unbacked", "eager")
 _STOCK = {"stock:dynamic": "dynamic=True", "stock:unbacked": "mark_unbacked"}
 # Inductor fuses and reorders; what it may do to a value is not what is looked for here.
 _TOLERANCE = {"inductor": 1e-3}
 _SHORT_TOLERANCE = {"inductor": 2e-2}  # with dtypes of two or three digits
-_SHORT = ("bfloat16", "float16")
-
+ROUNDS = 3  # a size is seen, then asked for and made, then served by its variant
 
 # A size becomes the length of a Python list here, which no aten call shows.
 _UNCOUNTED = {"tolist"}
@@ -43,6 +43,7 @@ class Target:
     compiler: str = "anyshape"
     backend: str = "aot_eager"
     economy: bool = True  # whether more programs than behaviours are a finding
+    variants: bool = False  # whether every size gets code of its own, and is called again until that serves it
 
     def __post_init__(self) -> None:
         if self.compiler not in COMPILERS:
@@ -50,6 +51,13 @@ class Target:
                 f"compiler {self.compiler!r} is not one of {', '.join(COMPILERS)}",
                 value=self.compiler,
                 fix="anyshape fuzz --compiler anyshape",
+                code="AS007",
+            )
+        if self.variants and (self.compiler, self.backend) != ("anyshape", "inductor"):
+            raise NotCompilableError(
+                "only what anyshape compiles with Inductor has variants",
+                value=f"{self.compiler} with {self.backend}",
+                fix="anyshape fuzz --variants --backend inductor",
                 code="AS007",
             )
 
@@ -63,6 +71,7 @@ class Verdict:
     call: int | None = None
     programs: int = 0
     behaviours: int = 0
+    variants: int = 0
     fallbacks: int = 0
     raised: int = 0  # calls in which eager raised
     eagerly: tuple[str, ...] = ()  # why calls ran eagerly in which eager raised nothing
@@ -82,7 +91,7 @@ def function(case: Case) -> Callable[..., Any]:
 def compiled(fn: Callable[..., Any], target: Target, case: Case) -> Any:
     """`fn` as the target compiles it."""
     if target.compiler == "anyshape":
-        return compiler.compile(fn, backend=target.backend)
+        return compiler.compile(fn, backend=target.backend, **(for_every_size(case) if target.variants else {}))
     if target.compiler == "eager":
         return fn
     if target.compiler == "stock:static":
@@ -91,9 +100,18 @@ def compiled(fn: Callable[..., Any], target: Target, case: Case) -> Any:
     return stock.compile(fn, mode=_STOCK[target.compiler], backend=target.backend, free=free)
 
 
+def for_every_size(case: Case) -> dict[str, Any]:
+    """A declaration that names every dim of the tensors and asks for code of its own for every size."""
+    tensors = [i for i in case.inputs if i.dtype != NUMBER and i.dims]
+    named = dict.fromkeys(d for i in tensors for d in i.dims)
+    if not named:
+        return {}
+    return {"shapes": {i.name: " ".join(i.dims) for i in tensors}, "specialize": [f"{d} >= 0" for d in named]}
+
+
 def tolerance_of(case: Case, backend: str) -> float | None:
     """What values may differ by, relatively and absolutely; None where it is the rounding of their dtype."""
-    short = any(i.dtype in _SHORT for i in case.inputs)
+    short = any(i.dtype in inputs.SHORT for i in case.inputs)
     return (_SHORT_TOLERANCE if short else _TOLERANCE).get(backend)
 
 
@@ -112,24 +130,31 @@ def judge(case: Case, target: Target) -> Verdict:
             made = compiled(fn, target, case)
         except Exception as error:
             return Verdict("error", f"compile raised {type(error).__name__}: {error}", None)
-        for number, call in enumerate(case.calls):
+        rounds = ROUNDS if target.variants else 1
+        for number, call in [*enumerate(case.calls)] * rounds:
+            if target.variants:
+                made.wait()
             arguments = inputs.arguments(case, call)
             before = collections.Counter(getattr(made, "fallbacks", {}))
-            text, signature, failed = _compare(fn, made, arguments, case.backward, tolerance)
-            eagerly += [] if failed else collections.Counter(getattr(made, "fallbacks", {})) - before
+            text, signature, raises = _compare(fn, made, arguments, case.backward, tolerance)
+            eagerly += [] if raises else collections.Counter(getattr(made, "fallbacks", {})) - before
             seen.add((signature, call.layouts))  # a layout may have a program of its own
-            raised += failed
+            raised += raises
             if text is not None:
                 return Verdict(_kind(text), text, number, seconds=time.perf_counter() - began)
     programs, fallbacks = _programs(made)
     verdict = Verdict(
         programs=programs,
         behaviours=len(seen),
+        variants=len(made.variants) if target.compiler == "anyshape" else 0,
         fallbacks=fallbacks,
         raised=raised,
         eagerly=tuple(eagerly),
         seconds=time.perf_counter() - began,
     )
+    failed = [reason for p in getattr(made, "programs", ()) for reason in p.dropped] if target.variants else []
+    if uncompiled := [reason for reason in failed if NOT_COMPILED in reason]:
+        return dataclasses.replace(verdict, kind="variant", text=uncompiled[0])
     counted = target.economy and target.compiler == "anyshape" and not _UNCOUNTED & {s.op for s in case.steps}
     if counted and programs > len(seen):
         text = f"{programs} programs for {len(seen)} behaviours in {len(case.calls)} calls"

@@ -17,7 +17,7 @@ import torch
 from anyshape._version import __version__
 from anyshape.fuzz import inputs
 from anyshape.fuzz.case import NUMBER, Call, Case, dumps, loads
-from anyshape.fuzz.oracle import Target, Verdict
+from anyshape.fuzz.oracle import ROUNDS, Target, Verdict, for_every_size
 
 REGRESSIONS = "tests/quality/regressions.jsonl"
 
@@ -53,6 +53,7 @@ class Finding:
             "ops": [s.op for s in self.case.steps],
             "compiler": self.target.compiler,
             "backend": self.target.backend,
+            "variants": self.target.variants,
             "static": self.static,
             "torch": torch.__version__,
             "case": dumps(self.case),
@@ -65,7 +66,7 @@ def from_json(raw: dict[str, Any]) -> Finding:
     return Finding(
         loads(raw["case"]),
         Verdict(raw["kind"], raw["text"]),
-        Target(raw["compiler"], raw["backend"]),
+        Target(raw["compiler"], raw["backend"], variants=raw.get("variants", False)),
         raw["seed"],
         raw["number"],
         loads(raw["original"]) if raw["original"] else None,
@@ -75,7 +76,7 @@ def from_json(raw: dict[str, Any]) -> Finding:
 
 _FILE = '''"""{kind}: {text}
 
-Found by: anyshape fuzz --seed {seed} --compiler {compiler} --backend {backend}, program {number}
+Found by: anyshape fuzz --seed {seed} --compiler {compiler} --backend {backend}{option}, program {number}
 With: torch {torch}, anyshape {version}, Python {python}
 {static}Run it: python this_file.py (the status is 1 while it fails), or with pytest.
 To keep it as a regression test, add this line to {regressions}:
@@ -102,7 +103,7 @@ CALLS = [
 def test_{name}():
     torch.compiler.reset()
     compiled = {compile}
-    for number, make in enumerate(CALLS):
+    for number, make in {calls_made}:{wait}
         text = difference(fn, compiled, make(){options})
         assert text is None, f"call {{number}}: {{text}}"
 {economy}
@@ -116,7 +117,7 @@ if __name__ == "__main__":
 '''
 
 _COMPILE = {
-    "anyshape": 'anyshape.compile(fn, backend="{backend}")',
+    "anyshape": 'anyshape.compile(fn, backend="{backend}"{declared})',
     "stock:static": 'torch.compile(fn, backend="{backend}", dynamic=False)',
     "stock:dynamic": 'torch.compile(fn, backend="{backend}", dynamic=True)',
     "stock:unbacked": 'marked(torch.compile(fn, backend="{backend}"))',
@@ -142,6 +143,8 @@ def text(finding: Finding) -> str:
     tolerance = ", rtol=1e-3, atol=1e-3" if target.backend == "inductor" else ""
     economy = finding.verdict.kind == "economy"
     bound = finding.verdict.behaviours or 1
+    words = for_every_size(case) if target.variants else {}
+    declared = "".join(f", {name}={value!r}" for name, value in words.items())
     return _FILE.format(
         kind=finding.verdict.kind,
         text=textwrap.shorten(finding.verdict.text.replace("\\", "\\\\").replace('"""', "'''"), 400),
@@ -149,6 +152,7 @@ def text(finding: Finding) -> str:
         number=finding.number,
         compiler=target.compiler,
         backend=target.backend,
+        option=" --variants" if target.variants else "",
         torch=torch.__version__,
         version=__version__,
         python=platform.python_version(),
@@ -160,7 +164,9 @@ def text(finding: Finding) -> str:
         function=(_MARKED + "\n" if target.compiler == "stock:unbacked" else "") + case.source,
         calls="\n".join(f"    lambda: {_arguments(case, call)}," for call in case.calls),
         name=case.fingerprint,
-        compile=_COMPILE[target.compiler].format(backend=target.backend),
+        compile=_COMPILE[target.compiler].format(backend=target.backend, declared=declared),
+        calls_made=f"[*enumerate(CALLS)] * {ROUNDS}" if target.variants else "enumerate(CALLS)",
+        wait="\n        compiled.wait()" if target.variants else "",
         options=(", backward=True" if case.backward else "") + tolerance,
         economy=f'    assert len(compiled.programs) <= {bound}, f"{{len(compiled.programs)}} programs"\n'
         if economy

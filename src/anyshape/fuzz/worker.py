@@ -83,7 +83,7 @@ def static_difference(case: Case, target: Target, call: int | None = None) -> st
     if target.compiler != "anyshape":
         return None
     case = case if call is None else dataclasses.replace(case, calls=(case.calls[call],))
-    static = dataclasses.replace(target, compiler="stock:static")
+    static = dataclasses.replace(target, compiler="stock:static", variants=False)
     plain = judge(case, static)
     if plain.kind is not None:
         return plain.text
