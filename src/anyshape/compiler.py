@@ -14,6 +14,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+
 from anyshape import spec_file
 from anyshape._torch import capture, cuda_graphs, modules, process_group, shortcuts, specs
 from anyshape.ahead.background import Background
@@ -185,7 +187,9 @@ def compile(
     )
     target = capture.install(fn, engine.compile_graph, fullgraph=fullgraph, capture=engine.capture, disable=disable)
     start = shortcuts.first_frame(target)
-    engine.starts_at(start[0].__code__ if start else None, getattr(fn, "__qualname__", type(fn).__name__))
+    module = start[1] if start is not None and frozen and isinstance(start[1], torch.nn.Module) else None
+    name = getattr(fn, "__qualname__", type(fn).__name__)
+    engine.starts_at(start[0].__code__ if start else None, name, frozen=module)
     shortcut = None
     if start is not None and not disable:
         shortcut = shortcuts.Shortcut.to(target, start, engine.serves_alone, frozen=frozen)

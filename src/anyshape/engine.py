@@ -190,11 +190,17 @@ class Engine:
         self._began = 0.0
         self._whole = False  # the frame being captured is the one with which a call begins
         self._top: types.CodeType | None = None
+        self._frozen: Callable[[], Any] = lambda: None  # the module that does not change
         self._name = "?"
 
-    def starts_at(self, code: types.CodeType | None, name: str) -> None:
-        """The frame with which a call of the callable begins: nothing has happened before it."""
+    def starts_at(self, code: types.CodeType | None, name: str, *, frozen: Any = None) -> None:
+        """The frame with which a call of the callable begins: nothing has happened before it.
+
+        `frozen` is the module whose method it is, if that does not change.
+        """
         self._top, self._name = code, name
+        if frozen is not None:
+            self._frozen = weakref.ref(frozen)
 
     @property
     def entrance(self) -> types.CodeType | None:
@@ -264,7 +270,7 @@ class Engine:
                     ways.insert(0, way)
                 continue
             # Without a stand-in the next attempt would be this one again; only the last is different.
-            ways = ways[-1:] if isinstance(error, capture.Retrace) else []
+            ways = ways[-1:] if isinstance(error, capture.Retrace) or self._was_led_astray() else []
         if error is None:
             return outcome
         if isinstance(error, LeftOut):
@@ -282,6 +288,12 @@ class Engine:
         if known is not None:
             self._eager_calls[known] = (reason, expected)
         return self._run_eagerly(code, reason, expected)
+
+    def _was_led_astray(self) -> bool:
+        """Whether AOTAutograd was told what is not true for the sizes at hand, and failed perhaps for that."""
+        return any(
+            r.aot_contradictory or not all(a.holds(r.hints) for a in r.aot_decisions.values()) for r in self._recordings
+        )
 
     def _leave_out(self, reason: str) -> Any:
         """Count a call whose own frame Dynamo cannot capture; what it calls is compiled."""
@@ -342,7 +354,9 @@ class Engine:
 
         try:
             with (
-                capture.patches(begin, ops.RULES, ops.OBLIVIOUS_RULES, whole=whole, facts=self._facts),
+                capture.patches(
+                    begin, ops.RULES, ops.OBLIVIOUS_RULES, whole=whole, facts=self._facts, frozen=self._frozen()
+                ),
                 capture.keeping_failures() as failures,
                 afterwards.counted(count),
             ):

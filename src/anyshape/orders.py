@@ -40,11 +40,11 @@ def memory_order(sizes: Sequence[int], strides: Sequence[int], rank: Callable[[i
 
 
 def like_channels_last(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether eager takes an image for channels last, and lays its results out so.
+    """Whether eager takes an image, or a signal, for channels last, and lays its results out so.
 
     It looks at all strides, also at those of a dim of size 1: what says so for one channel shows where there are more.
     """
-    if len(sizes) not in (4, 5) or strides[1] == 0:
+    if len(sizes) not in (3, 4, 5) or strides[1] == 0:
         return False
     least = 0
     for i in _channels_last(len(sizes)):

@@ -46,6 +46,8 @@ class Environment(Protocol):
 
     def settled_from_two(self, expr: sympy.Basic) -> sympy.Basic | None: ...
 
+    def replace(self, expr: sympy.Basic) -> sympy.Basic: ...
+
 
 class Recording:
     """The symbols, decisions, predicates and requirements of one capture."""
@@ -92,6 +94,7 @@ class Recording:
         self.node: NodeRecord | None = None
         self.silent = False
         self.relies = False
+        self.finding_strides = False  # of a view, which is one call of the graph whatever is asked
         self.differing = 0  # general answers at the current node that are not the truth for the hints
         self.phase = "trace"  # trace | aot | lowering
         self.aten: list[NodeRecord] = []
@@ -100,6 +103,7 @@ class Recording:
         self._truths: frozenset[sympy.Basic] | None = frozenset()
         self._questions = 0  # of the current node
         self._asked: set[sympy.Basic] = set()
+        self._for_hints: dict[sympy.Basic, sympy.Basic] = {}  # what was asked, and what it is for the hints
         self._insisted: set[sympy.Basic] = set()  # what was just required is not asked again
         self._choices: set[sympy.Basic] = set()  # of any node
         self._outcomes: dict[sympy.Basic, bool] = {}  # every decision's, for the backend to be told the same
@@ -180,6 +184,7 @@ class Recording:
     def add_symbol(self, symbol: sympy.Symbol, source: Any, *, actual: int | float, hint: int | float) -> None:
         self.symbols[symbol] = SymbolRecord(symbol, self._describe(source.name), _kind(source), actual, hint)
         self.hints[symbol] = sympy.sympify(hint)
+        self._for_hints.clear()
         self.actuals[symbol] = sympy.sympify(actual)
 
     def layout(
@@ -219,10 +224,14 @@ class Recording:
         return bool(symbols) and self.symbols.keys() >= symbols
 
     def truth(self, expr: sympy.Basic) -> sympy.Basic:
-        try:
-            return expr.xreplace(self.hints)
-        except ZeroDivisionError:  # a question about `n // 0`, asked where n is 0
-            return sympy.false
+        known = self._for_hints.get(expr)
+        if known is None:
+            try:
+                known = expr.xreplace(self.hints)
+            except ZeroDivisionError:  # a question about `n // 0`, asked where n is 0
+                known = sympy.false
+            self._for_hints[expr] = known
+        return known
 
     def answer(self, expr: sympy.Basic, general: sympy.Basic | None) -> sympy.Basic:
         """Answer a question that what is known does not settle. `general` is the answer of a `guard_or_*` question."""
@@ -243,7 +252,7 @@ class Recording:
             raise self.retrace("torch asks about sizes without an end")
         boolean = truth in (sympy.true, sympy.false)
         if self.exact and self.phase == "aot" and general is not None and truth != general:
-            if boolean and not _is_unit_question(expr, truth) and _computes_metadata(self._locate()[1]):
+            if boolean and not _is_unit_question(expr, truth) and _is_in(_METADATA, self._locate()[1]):
                 self.aot_decisions[expr] = Answer(expr, bool(truth), "framework", "")
             else:
                 self._assume_truth(expr, truth)
@@ -263,11 +272,10 @@ class Recording:
             if not boolean:
                 self._assume(sympy.Eq(expr, truth), sympy.true)
                 return truth
-            if general is None and (
-                self._is_about_numbers(expr)
-                or self._takes_a_way_of_its_own(expr, truth)
-                or not (expr in self._choices or self._is_about_units(expr))
-            ):
+            if general is None and self._ends_a_part(expr):
+                expr = sympy.Ge(*expr.args)
+                truth = self.truth(expr)
+            elif general is None and (self._is_about_numbers(expr) or self._may_show(expr, truth)):
                 self._assume(expr, truth)
                 return truth
             outcome = truth if general is None else general
@@ -285,7 +293,7 @@ class Recording:
                 self._decide(expr, general)
                 return general
             self._asked.add(expr)
-            if self._truths is not None and expr not in self._truths:
+            if self._truths is not None and expr not in self._truths and not self._is_about_a_mask(expr):
                 self.differing += 1
                 self._decide(expr, general)
                 return general
@@ -318,6 +326,26 @@ class Recording:
     def _squeezes(self) -> bool:
         return self.node is not None and getattr(self.node.call, "__name__", self.node.call) in ("squeeze", "squeeze_")
 
+    def _ends_a_part(self, expr: sympy.Basic) -> bool:
+        """Whether functionalization asks if one of the parts that a tensor was split in ends beyond it: it ends there.
+
+        Where both ends are one, either answer says so (FunctionalInverses.cpp, `split_inverse`).
+        """
+        return isinstance(expr, sympy.StrictGreaterThan) and _is_in(_FUNCTIONAL, self._locate()[1])
+
+    def _is_about_a_mask(self, expr: sympy.Basic) -> bool:
+        """Whether attention asks if a mask has the sizes of what it masks, which takes another kernel if not."""
+        node = self.node
+        if node is None or node.opaque or getattr(node.call, "__name__", "") != "scaled_dot_product_attention":
+            return False
+        given = {**dict(zip(("query", "key", "value", "attn_mask"), node.args, strict=False)), **node.kwargs}
+        if given.get("attn_mask") is None or not isinstance(expr, sympy.Eq):
+            return False
+        assert self.env is not None
+        scores = (*given["query"].sizes[:-1], given["key"].sizes[-2])
+        pairs = zip(reversed(given["attn_mask"].sizes), reversed(scores), strict=False)
+        return any({*expr.args} == {self.env.replace(m), self.env.replace(s)} for m, s in pairs)
+
     def _is_about_numbers(self, expr: sympy.Basic) -> bool:
         """Whether a question is about int and float arguments alone: it is about values then, not about shapes."""
         return all(self.symbols[s].kind == "number" for s in expr.free_symbols)
@@ -337,6 +365,12 @@ class Recording:
         assert self.env is not None
         value = None if expr in self._choices else self.env.settled_from_two(expr)
         return value is not None and bool(value) != bool(truth)
+
+    def _may_show(self, expr: sympy.Basic, truth: sympy.Basic) -> bool:
+        """Whether another answer to a question of AOTAutograd's may be another graph, and not the same one verified."""
+        if self.finding_strides:
+            return False
+        return self._takes_a_way_of_its_own(expr, truth) or not (expr in self._choices or self._is_about_units(expr))
 
     def _must_be_known(self, expr: sympy.Basic) -> bool:
         """Whether lowering has no way on without the answer: the sign of a slice's bound (`n - 1 >= 0`, `n >= 1`)."""
@@ -485,10 +519,12 @@ class Recording:
 
 # Code of torch that works out sizes, strides and dtypes, and calls nothing: what it came to shows in its results.
 _METADATA = ("torch/_prims_common/__init__.py", "torch/_subclasses/fake_impls.py", "torch/_meta_registrations.py")
+# Code that runs a call on what stands for a tensor that may be written to.
+_FUNCTIONAL = ("torch/_subclasses/functional_tensor.py",)
 
 
-def _computes_metadata(where: str) -> bool:
-    return where.rpartition(":")[0].endswith(_METADATA)
+def _is_in(files: tuple[str, ...], where: str) -> bool:
+    return where.rpartition(":")[0].endswith(files)
 
 
 def _is_unit_question(expr: sympy.Basic, truth: sympy.Basic) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import sympy
@@ -69,17 +69,19 @@ def distinct(nodes: Iterable[NodeRecord]) -> list[NodeRecord]:
     return list({identity(node): node for node in nodes}.values())
 
 
-def identity(node: NodeRecord) -> str:
+def identity(node: NodeRecord) -> Hashable:
     """What the same call on other memory has in common: its memory is numbered from 0."""
     numbers: dict[int, int] = {}
+    tree = node.args, node.kwargs, node.result
 
-    def leaf(value: Any) -> Any:
-        if not isinstance(value, concrete.TensorSnapshot):
-            return value
-        return dataclasses.replace(value, storage=numbers.setdefault(value.storage, len(numbers)))
+    def leaf(value: Any) -> Hashable:
+        if isinstance(value, concrete.TensorSnapshot):
+            return dataclasses.replace(value, storage=numbers.setdefault(value.storage, len(numbers)))
+        return (type(value), value) if isinstance(value, Hashable) else repr(value)
 
+    structure = repr(concrete.map_leaves(lambda value: None, tree))
     seen = (node.opaque, node.sharing_shows, node.leaf_written, node.strides_show)
-    return repr((node.call, concrete.map_leaves(leaf, (node.args, node.kwargs, node.result)), node.context, seen))
+    return node.call, structure, tuple(map(leaf, concrete.leaves(tree))), repr(node.context), seen
 
 
 def _compare(node: NodeRecord, run: concrete.ConcreteRun, *, strict: bool = False) -> Difference | None:

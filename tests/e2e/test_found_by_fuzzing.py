@@ -240,3 +240,45 @@ def test_strides_beside_a_call_that_has_an_effect_under_inductor() -> None:
         return torch.linalg.solve(y @ y.mT + 9 * torch.eye(y.shape[-2]), y), torch.outer(x, x)
 
     agrees(fn, *((torch.randn(n), torch.randn(m, m)) for n, m in ((2, 0), (3, 2), (2, 4))), backend="inductor")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("rows", [(6, 7, 8, 9), (7, 6, 9, 2)], ids=["even", "odd"])
+def test_a_write_to_the_last_part_is_one_program(rows: tuple[int, ...], backend: str) -> None:
+    """Functionalization asks whether the part would end beyond what it is a part of: where sizes are odd."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        whole = x.clone()
+        whole.chunk(2)[1].add_(1)
+        return whole
+
+    with expect_programs(1):
+        agrees(fn, *((torch.randn(n, 3),) for n in rows), backend=backend)
+
+
+def test_parts_that_are_not_the_last_ones_are_told_apart() -> None:
+    """A part that ends with the tensor at the capture, and before its end in other calls."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        whole = x.clone()
+        whole.split(3)[1].add_(1)
+        return whole
+
+    agrees(fn, *((torch.randn(n, 2),) for n in (5, 9, 6, 4, 7)))
+
+
+@pytest.mark.parametrize("first", [(2, 2), (4, 5)], ids=["one window", "several"])
+def test_windows_with_a_gradient_are_one_program(first: tuple[int, int]) -> None:
+    sizes = (first, (3, 2), (2, 6), (5, 4))
+    calls = ((torch.randn(2, 3, *s, requires_grad=True),) for s in sizes)
+    f = agrees(lambda x: F.unfold(x, 2), *calls, backward=True)
+    assert len(f.programs) == 1, [p.behaviour for p in f.programs]
+
+
+def test_batch_norm_without_channels() -> None:
+    """torch reads the number of channels beyond the sizes: whatever lies there, for a fake tensor as an address."""
+    f = anyshape.compile(lambda x: F.batch_norm(x + 1, None, None, training=True) * 2, backend="aot_eager")
+    assert f(torch.ones(0)).shape == (0,)
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        f(torch.ones(3))
+    assert any("batch_norm left to eager" in text for program in f.programs for text in program.graph_breaks)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
+import weakref
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -109,3 +112,66 @@ def test_a_stance_is_honoured(taken: list[bool]) -> None:
     f(x)
     assert taken == [False, True]
     assert f.programs[0].calls == 2
+
+
+class Layers(nn.Module):
+    """One that may have others of its class inside, and code that Dynamo does not follow."""
+
+    def __init__(self, *inside: nn.Module, breaks: bool = False) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.inside = nn.ModuleList(inside)
+        self.breaks = breaks
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.layer(x)
+        if self.breaks:
+            torch._dynamo.graph_break()
+        for module in self.inside:
+            x = module(x)
+        return x
+
+
+def test_parameters_that_are_written_to_are_seen(taken: list[bool]) -> None:
+    model = Layers(Layers())
+    f = anyshape.compile(model, backend="aot_eager", frozen=True)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    x = torch.randn(3, 4)
+    for _ in range(4):
+        torch.testing.assert_close(f(x), model(x))
+        f(x).sum().backward()
+        assert all(p.grad is not None for p in model.parameters())
+        optimizer.step()
+        optimizer.zero_grad()
+    model.load_state_dict(Layers(Layers()).state_dict())
+    torch.testing.assert_close(f(x), model(x))
+    assert len(f.programs) == 1 and taken.count(True) >= 7
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_modules_of_one_class_have_their_own_parameters(breaks: bool) -> None:
+    for _ in range(2):
+        model = Layers(Layers(breaks=breaks), Layers(breaks=breaks), breaks=breaks)
+        f = anyshape.compile(model, backend="aot_eager", frozen=True)
+        for n in (3, 3, 5, 1, 3):
+            x = torch.randn(n, 4)
+            torch.testing.assert_close(f(x), model(x))
+
+
+def test_parameters_go_with_their_module() -> None:
+    model = Layers(Layers())
+    f = anyshape.compile(model, backend="aot_eager", frozen=True)
+    f(torch.randn(3, 4))
+    f(torch.randn(3, 4))
+    kept = [weakref.ref(p) for p in model.parameters()]
+    del model, f
+    gc.collect()
+    assert [ref() for ref in kept] == [None] * 4
+
+
+def test_modules_that_are_arguments_share_a_program() -> None:
+    f = anyshape.compile(lambda module, x: module(x), backend="aot_eager", frozen=True)
+    for model in (nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)):
+        x = torch.randn(3, 4)
+        torch.testing.assert_close(f(model, x), model(x))
+    assert len(f.programs) == 1

@@ -9,6 +9,7 @@ import torch
 from test_experts import BLOCKS
 
 import anyshape
+from anyshape import limits
 from anyshape._torch import cuda_graphs
 from anyshape.testing import expect_programs
 
@@ -47,7 +48,7 @@ def test_experts(make: Any, how: str, backend: str) -> None:
 
 @pytest.mark.parametrize("training", [False, True])
 def test_cuda_graphs_are_recorded_for_a_few_sizes(training: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(cuda_graphs.LIMIT, "3")
+    monkeypatch.setenv(limits.CUDA_GRAPHS, "3")
     made: list[cuda_graphs.Bounded] = []
     stock = cuda_graphs.Bounded.__init__
     remembered = lambda self, *args: (stock(self, *args), made.append(self))[0]

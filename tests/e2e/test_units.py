@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
 
 import anyshape
 
@@ -74,6 +77,31 @@ def test_a_truth_about_sizes_is_no_argument_of_a_kernel() -> None:
         return F.scaled_dot_product_attention(q, q, q, is_causal=causal)
 
     _check(attends, [(1, 1), (2, 1), (3, 6), (1, 4)], inputs=1, programs=2)
+
+
+@pytest.mark.parametrize("own_mask", [True, False])
+def test_masked_attention_has_eagers_kernel(own_mask: bool) -> None:
+    """What is known of a length after the capture is known to AOTAutograd: it takes the fused kernel only if not 0."""
+    called = []
+
+    def remember(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
+        called.extend(str(n.target) for n in graph.graph.nodes if n.op == "call_function")
+        return make_boxed_func(graph.forward)
+
+    def attends(x: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+        q = x.unflatten(-1, (2, 8)).transpose(1, 2)
+        mask = keep if own_mask else keep[:, 0, 0, None, None, :].expand(-1, 1, x.shape[1], -1)
+        return F.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+
+    f = anyshape.compile(attends, backend=aot_autograd(fw_compiler=remember), fullgraph=True)
+    with torch.no_grad():
+        for rows, length in [(3, 5), (2, 7), (4, 2)]:
+            args = torch.randn(rows, length, 16), torch.ones(rows, 1, length, length, dtype=torch.bool)
+            got, wanted = f(*args), attends(*args)
+            torch.testing.assert_close(got, wanted)
+            assert got.stride() == wanted.stride()
+    assert any("flash_attention_for_cpu" in name for name in called)
+    assert len(f.programs) == 1
 
 
 def test_two_bounds_that_meet_are_a_number() -> None:

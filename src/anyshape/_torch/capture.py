@@ -38,6 +38,7 @@ from torch._subclasses.meta_utils import MetaConverter
 from torch.fx.experimental.sym_node import SymNode
 from torch.utils import _pytree as pytree
 
+from anyshape import _version
 from anyshape._torch import (
     afterwards,
     breaks,
@@ -60,7 +61,6 @@ from anyshape._torch import (
 )
 from anyshape._torch import rules as rule_calls
 from anyshape._torch.shape_env import SHARE_MEMORY, FreeShapeEnv
-from anyshape._version import __version__
 from anyshape.answers import InputRecord
 from anyshape.recording import Recording
 
@@ -111,6 +111,7 @@ _CONFIG = {
     "accumulated_recompile_limit": 1 << 30,
     "enable_cpp_symbolic_shape_guards": False,
     "suppress_errors": False,
+    "record_runtime_overhead": False,  # two calls of Python in each call, for a mark in profiles
 }
 
 
@@ -122,12 +123,13 @@ def patches(
     *,
     whole: bool,
     facts: str = "",
+    frozen: torch.nn.Module | None = None,
     exporting: bool = False,
 ) -> Iterator[None]:
     """Everything of torch that differs while anyshape captures.
 
-    `whole`: a call of the callable begins here. `facts` keeps Inductor from mixing declarations up. `exporting`: there
-    is no frame that could make a call after the graph.
+    `whole`: a call of the callable begins here. `facts` keeps Inductor from mixing declarations up. `frozen` is a
+    module that does not change. `exporting`: there is no frame that could make a call after the graph.
     """
     config = {k: v for k, v in _CONFIG.items() if hasattr(dynamo_config, k)}
     # One call that computes nothing must not make Dynamo skip the code for good.
@@ -151,7 +153,7 @@ def patches(
         stack.enter_context(compiling.scope())
         if hasattr(compiler_config, "cache_key_tag"):
             # Stock entries of Inductor's cache carry guards on the sizes that stock saw.
-            tag = f"{compiler_config.cache_key_tag}anyshape-{__version__}{facts}"
+            tag = f"{compiler_config.cache_key_tag}anyshape-{_version.code()}{facts}"
             stack.enter_context(compiler_config.patch(cache_key_tag=tag))
         stack.enter_context(mock.patch.object(aot_backends, "aot_module_simplified", _aot_module_simplified))
         stack.enter_context(mock.patch.object(SymNode, "expect_true", _expect_true))
@@ -173,7 +175,7 @@ def patches(
         stack.enter_context(mock.patch.object(symbolic_shapes, "_static_eval_sym_bool", _static_eval))
         stack.enter_context(mock.patch.object(convert_frame, "CheckFunctionManager", _check_function_manager))
         stack.enter_context(mock.patch.object(dynamo_guards, "convert_to_concrete_values", _concrete_values))
-        stack.enter_context(light_code.patches())
+        stack.enter_context(light_code.patches(frozen))
         # The generated guard finds its admission here; the guard's closure keeps the value it had then.
         names = {GUARD_NAME: None, SHARE_MEMORY: memory.share_memory}
         stack.enter_context(mock.patch.dict(symbolic_shapes.SYMPY_INTERP, names))
@@ -259,7 +261,7 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
                     recording.copied.setdefault(recording.inputs[position], reason)
             env = recording.env
             planned = env.planned() if isinstance(env, FreeShapeEnv) else contextlib.nullcontext()
-            with recording.lowering(), planned:
+            with recording.lowering(), planned, compiling.told_apart(graph):
                 return compiler(graph, inputs)
 
         return compile_

@@ -7,6 +7,7 @@ stock; whether anything is compiled at all; and what a fork needs to compile.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -17,8 +18,10 @@ import torch._functorch._aot_autograd.graph_compile as graph_compile
 import torch._functorch.config as functorch_config
 import torch._inductor.async_compile as async_compile
 import torch._inductor.config as inductor_config
+import torch.compiler.config as compiler_config
 
 from anyshape._torch import (
+    concrete,
     cuda_graphs,
     direct_writes,
     divisions,
@@ -82,3 +85,21 @@ def in_a_fork() -> None:
 
 def _none_donated(*args: Any, **kwargs: Any) -> list[int]:
     return []
+
+
+@contextlib.contextmanager
+def told_apart(graph: Any) -> Iterator[None]:
+    """Inductor's cache takes equal calls for equal code; where sizes of 0 and 1 are, they may lie in other orders."""
+    if not hasattr(compiler_config, "cache_key_tag"):
+        yield
+        return
+    strides: list[str] = []
+    known: dict[Any, str] = {}
+    for node in graph.graph.nodes:
+        for value in concrete.leaves(node.meta.get("val")):
+            if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+                exprs = map(concrete.number_expr, value.stride())
+                strides.append(",".join(known.get(e) or known.setdefault(e, str(e)) for e in exprs))
+    digest = hashlib.sha256("\n".join(strides).encode()).hexdigest()
+    with compiler_config.patch(cache_key_tag=f"{compiler_config.cache_key_tag}-{digest}"):
+        yield

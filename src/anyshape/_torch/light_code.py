@@ -1,8 +1,9 @@
 """What compiled code does besides computing, made cheaper.
 
-Owns two savings in the code that Dynamo writes. It asks for each size through a Python function inside wrappers that
-keep Dynamo out of it, microseconds each: of a plain tensor the method itself may be called, which runs no Python. And
-it puts such a wrapper around the compiled graph, where switching Dynamo off and on is enough.
+Owns three savings in the code that Dynamo writes. It asks for each size through a Python function inside wrappers that
+keep Dynamo out of it, microseconds each: of a plain tensor the method itself may be called, which runs no Python. It
+puts such a wrapper around the compiled graph, where switching Dynamo off and on is enough. And it looks up each
+parameter in the module at each call: of a module that does not change (`frozen`) they are at hand.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import torch._dynamo.decorators as decorators
 from torch._C._dynamo.eval_frame import set_eval_frame
 from torch._dynamo.bytecode_transformation import create_call_function
 from torch._dynamo.eval_frame import innermost_fn, skip_code
-from torch._dynamo.source import TensorPropertySource
+from torch._dynamo.guards import GuardBuilder, install_guard
+from torch._dynamo.source import LocalSource, TensorPropertySource
+from torch._dynamo.variables.builder import GraphArg
 
 from anyshape._torch import sizes
 
@@ -35,6 +38,27 @@ def _reconstruct(self: Any, codegen: Any) -> None:
     if self.idx is not None:
         codegen.append_output(codegen.create_load_const(self.idx))
     codegen.extend_output(create_call_function(1 if self.idx is None else 2, False))
+
+
+_stock_load = GraphArg.reconstruct
+
+
+def _load_of(module: Any) -> Callable[..., None]:
+    """A parameter of `module` is a global of the code, which is for that module alone then."""
+
+    def load(self: Any, codegen: Any) -> None:
+        root = self.source
+        while hasattr(root, "base"):
+            root = root.base
+        of = codegen.tx.f_locals.get(root.local_name) if isinstance(root, LocalSource) else None
+        if of is not module or type(self.example) is not torch.nn.Parameter:
+            _stock_load(self, codegen)
+            return
+        install_guard(root.make_guard(GuardBuilder.ID_MATCH))
+        name = codegen.tx.output.install_global_by_id("__anyshape_parameter", self.example)
+        codegen.append_output(codegen.create_load_global(name, add=True))
+
+    return load
 
 
 _stock_disable = decorators.disable
@@ -68,10 +92,11 @@ def _disable(fn: Any = None, *args: Any, **kwargs: Any) -> Any:
 
 
 @contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """For the code of a capture of anyshape's."""
+def patches(frozen: torch.nn.Module | None) -> Iterator[None]:
+    """For the code of a capture of anyshape's; `frozen` is a module that keeps its parameters."""
     with (
         mock.patch.object(TensorPropertySource, "reconstruct", _reconstruct),
         mock.patch.object(decorators, "disable", _disable),
+        mock.patch.object(GraphArg, "reconstruct", _stock_load if frozen is None else _load_of(frozen)),
     ):
         yield

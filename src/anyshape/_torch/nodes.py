@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 import torch._dynamo.utils as dynamo_utils
+import torch.nn.functional as F
+from torch._dynamo.exc import unimplemented
 from torch._dynamo.variables.tensor import TensorVariable
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
@@ -74,6 +76,8 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
     try:
         if node.op == "call_method" and node.target.endswith("_") and not node.target.endswith("__"):
             _refuse_overlap(args[0])
+        if node.target in _READ_THEIR_CHANNELS:
+            _refuse_no_channels(*args, **kwargs)
         if memory.writes(node) and not recording.uncertain.isdisjoint(_storages((args[:1], kwargs.get("out")))):
             raise recording.retrace("what is written to is a copy for some numbers of results, and a view for others")
         given = [t for t in concrete.leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
@@ -158,6 +162,23 @@ def _refuse_overlap(written: Any) -> None:
         for size, stride in zip(written.shape, written.stride(), strict=True):
             if type(stride) is int and stride == 0:
                 torch._check(size <= 1, lambda: "more than one element of the written-to tensor is at one place")
+
+
+_READ_THEIR_CHANNELS = (F.batch_norm, torch.batch_norm, torch._batch_norm_impl_index)
+
+
+def _refuse_no_channels(input: Any, *args: Any, **kwargs: Any) -> None:
+    """The size of dim 1 is read without a look at how many dims there are (2.11 to 2.15).
+
+    It is 0 in eager; what lies there for a fake tensor is taken for the address of a symbol, which ends the process.
+    """
+    if input.dim() < 2:
+        unimplemented(
+            gb_type="anyshape: batch_norm left to eager",
+            context=f"a tensor of {input.dim()} dims",
+            explanation="`batch_norm` runs eagerly: its input has no channels.",
+            hints=["Give it a tensor of at least two dims, of which the second is the channels."],
+        )
 
 
 def _general(env: FreeShapeEnv, record: NodeRecord, run: Callable[[], Any]) -> Any:

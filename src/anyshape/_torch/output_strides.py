@@ -25,8 +25,8 @@ from torch._inductor import ir
 from torch._inductor.fx_utils import get_node_storage
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from anyshape import _version
 from anyshape._torch import concrete
-from anyshape._version import __version__
 
 Layout = tuple[Sequence[Any], Sequence[Any]]  # sizes and strides
 Layouts = Sequence[Layout | None]  # for each output; None where it is no tensor or has no strides to keep
@@ -59,7 +59,7 @@ def kept(layouts: Layouts, number: Callable[[Any], Any] = lambda n: n) -> Iterat
     token = _captured.set(known)
     try:
         # Code is found in Inductor's cache by its graph and by this; stock torch's is another.
-        with compiler_config.patch(cache_key_tag=f"{compiler_config.cache_key_tag} anyshape {__version__} {known}"):
+        with compiler_config.patch(cache_key_tag=f"{compiler_config.cache_key_tag} anyshape {_version.code()} {known}"):
             yield
     finally:
         _captured.reset(token)

@@ -155,6 +155,8 @@ class FreeShapeEnv(ShapeEnv):
             do_not_specialize_zero_one=True,
             symbolic_context=context,
         )
+        if symbol in self.recording.symbols:
+            return symbol  # AOTAutograd makes the input fake once more, and what was learnt of it holds
         self.var_to_range[symbol] = _FROM_ZERO
         self.recording.add_symbol(symbol, source, actual=actual, hint=hint)
         if oblivious:
@@ -184,6 +186,8 @@ class FreeShapeEnv(ShapeEnv):
             if fallback_value is not None and self.recording.drops_dims():
                 raise _ends_the_graph()  # whether a size born from data is 1 decides the rank: no answer holds
             return super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, fallback_value, **rest)
+        if self.recording.silent:
+            return self.recording.truth(orig_expr)  # which cannot be other than what is settled, and is told at once
         known = self.settled(orig_expr)
         if known is not None:
             return known
@@ -202,7 +206,7 @@ class FreeShapeEnv(ShapeEnv):
             if not told and isinstance(orig_expr, sympy.Eq) and self.recording.node is not None and _broadcasts():
                 raise _ends_the_graph()  # a size born from data may be 1 as well, and is stretched then
             return super().guard_or_defer_runtime_assert(orig_expr, msg, fx_node)
-        known = self.settled(orig_expr)
+        known = None if self.recording.silent else self.settled(orig_expr)
         if known is not None:
             return bool(known)
         return self.recording.require(orig_expr)

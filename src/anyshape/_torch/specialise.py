@@ -130,7 +130,7 @@ class Master:
             if value is not None:
                 _bake(node, value)
         for node in graph.graph.nodes:
-            for name in ("example_value", "val"):
+            for name in ("example_value", "val", "unbacked_bindings"):
                 node.meta.pop(name, None)
         graph.recompile()
         with convert_frame.compile_lock, self._state(), compiling.scope(), _untold_to_others():

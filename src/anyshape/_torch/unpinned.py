@@ -2,8 +2,9 @@
 
 Owns what free sizes get instead. `adaptive_avg_pool2d` and `adaptive_max_pool2d` are unrolled over their windows:
 eager's kernel is called, which has none to unroll. So it is for a convolution whose weight has free sizes; in its
-gradient they are pinned, for the kernel lays it out by them as no fake kernel tells. `glu` halves a size: halves of any
-size are slices too. Code for an exact size is Inductor's own.
+gradient they are pinned, for the kernel lays it out by them as no fake kernel tells. Where there is one, nothing is
+laid out channels last for the others either. `glu` halves a size: halves of any size are slices too. Code for an exact
+size is Inductor's own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from unittest import mock
 import sympy
 import torch
 import torch._inductor.decomposition as decomposition
+import torch._inductor.graph as inductor_graph
 import torch._inductor.lowering as inductor_lowering
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import FloorDiv
@@ -53,6 +55,18 @@ def _convolution(*args: Any) -> Any:
     return call(*given)
 
 
+_WEIGHT = {_aten.convolution.default: 1, _aten.convolution_backward.default: 2}  # which argument it is
+_stock_layout = inductor_graph.GraphLowering.decide_layout_opt
+
+
+def _decide_layout_opt(gm: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> bool:
+    """Channels last is for kernels of Inductor's choice; eager's take arguments as they lie in eager."""
+    weights = [n.args[_WEIGHT[n.target]] for n in gm.graph.nodes if n.target in _WEIGHT]
+    if any(isinstance(size, torch.SymInt) for weight in weights for size in weight.meta["val"].shape):
+        return False
+    return _stock_layout(gm, *args, **kwargs)
+
+
 def _decomposed(stock: Callable[..., Any]) -> Callable[..., Any]:
     def decompose(input: Any, output_size: Any, **out: Any) -> Any:
         free = any(isinstance(n, torch.SymInt) and isinstance(n.node.shape_env, FreeShapeEnv) for n in input.shape[-2:])
@@ -81,5 +95,6 @@ def patches() -> Iterator[None]:
     if (op := _aten.convolution.default) in known:
         lowered[op] = _of_any_size(known[op], _convolution, asked=1)
     decomposed = {largest: _decomposed(table[largest])} if largest in table else {}
-    with mock.patch.dict(known, lowered), mock.patch.dict(table, decomposed):
+    layout = mock.patch.object(inductor_graph.GraphLowering, "decide_layout_opt", staticmethod(_decide_layout_opt))
+    with mock.patch.dict(known, lowered), mock.patch.dict(table, decomposed), layout:
         yield
