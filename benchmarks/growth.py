@@ -53,7 +53,7 @@ def by_keys(counts: list[int]) -> list[dict[str, float]]:
 
 
 def by_programs(counts: list[int]) -> list[dict[str, float]]:
-    """Programs of one function called in turn, and beside them as many functions with a program each.
+    """One call again and again, as for keys; then all programs in turn, beside as many functions with a program each.
 
     Code that was not run a moment ago is not in the processor's caches, whoever it belongs to.
     """
@@ -68,17 +68,21 @@ def by_programs(counts: list[int]) -> list[dict[str, float]]:
 
         return anyshape.compile(fn, backend="aot_eager")
 
-    one, many = {}, {}
+    same, turns, functions = {}, {}, {}
     for count in counts:
         f, inputs = behaviours(), [torch.zeros(2 + i) for i in range(count)]
         pairs = [(behaviours(), x) for x in inputs]
-        one[count] = lambda f=f, inputs=inputs: [f(x) for x in inputs]
-        many[count] = lambda pairs=pairs: [f(x) for f, x in pairs]
+        same[count] = lambda f=f, x=inputs[0]: f(x)
+        turns[count] = lambda f=f, inputs=inputs: [f(x) for x in inputs]
+        functions[count] = lambda pairs=pairs: [f(x) for f, x in pairs]
         for _ in range(2):
-            one[count](), many[count]()
+            turns[count](), functions[count]()
         assert len(f.programs) == count and all(len(f.programs) == 1 for f, _ in pairs)
-    took = microseconds({**one, **{-count: call for count, call in many.items()}})
-    return [{"programs": n, "microseconds": took[n] / n, "as functions": took[-n] / n} for n in counts]
+    took = microseconds(same)
+    each = microseconds({**turns, **{-count: call for count, call in functions.items()}})
+    return [
+        {"programs": n, "microseconds": took[n], "in turn": each[n] / n, "as functions": each[-n] / n} for n in counts
+    ]
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ import plots
 
 MODES = ("static", "auto", "dynamic", "unbacked", "anyshape never", "anyshape", "anyshape background")
 LIMITS = {"cuda": (64, 2048), "cpu": (8, 128)}
-WIDTH = {"cuda": 512, "cpu": 64}
+WIDTH = {"cuda": 512, "cpu": 256}
 
 
 def requests(device: str, calls: int, distinct: int, seed: int) -> list[tuple[int, int]]:
