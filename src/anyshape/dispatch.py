@@ -15,7 +15,7 @@ from typing import Any
 import sympy
 
 from anyshape import limits, unseen, verify
-from anyshape._torch import python_code
+from anyshape._torch import concrete, python_code
 from anyshape.answers import Answer, InputRecord, NodeRecord
 from anyshape.keys import key_function
 from anyshape.orders import like_channels_last
@@ -47,13 +47,14 @@ def holds(recording: Recording, sizes: Mapping[sympy.Basic, sympy.Basic]) -> boo
         _blame(recording, _answers(recording), sizes)
         return False
     lying_otherwise: list[NodeRecord] = []
+    mode = concrete.exact_mode()
     for node in recording.nodes:
         strict = node.chooses_otherwise(sizes)
         # A copy in the place of a view shows; under oblivious semantics only where it is written to.
         loose = node.loosened and (recording.writes or not recording.oblivious.symbols)
         if not loose and node.holds(sizes):
             continue
-        difference = verify.differs(node, sizes, strict=strict)
+        difference = verify.differs(node, sizes, strict=strict, mode=mode)
         if difference is None:
             continue
         lying_otherwise.append(node)
@@ -65,7 +66,7 @@ def holds(recording: Recording, sizes: Mapping[sympy.Basic, sympy.Basic]) -> boo
         return False
     if not recording.aot_contradictory and all(a.holds(sizes) for a in recording.aot_decisions.values()):
         return True
-    if all(verify.differs(node, sizes) is None for node in verify.distinct(recording.aten)):
+    if all(verify.differs(node, sizes, mode=mode) is None for node in verify.distinct(recording.aten)):
         return True
     _blame(recording, recording.aot_decisions.values(), sizes)
     return False
@@ -298,13 +299,14 @@ class Admission:
         facts: dict[sympy.Basic, None] = {}
         told = (index, outcomes) not in self._followed
         self._followed.add((index, outcomes))
+        mode = concrete.exact_mode()
         try:
             for node in verify.distinct(nodes):
                 strict = index != AOT and node.chooses_otherwise(binding)
                 found = verify.path(node, sizes) if told and not strict else None
                 told = found is not None
                 facts.update(dict.fromkeys(found or ()))
-                difference = None if told else verify.differs(node, binding, strict=strict)
+                difference = None if told else verify.differs(node, binding, strict=strict, mode=mode)
                 if difference is not None:
                     return difference
         finally:

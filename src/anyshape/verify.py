@@ -30,12 +30,15 @@ class Difference:
         return f"{self.what}: captured for {self.predicted}, eager gives {self.real}"
 
 
-def differs(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic], *, strict: bool = False) -> Difference | None:
+def differs(
+    node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic], *, strict: bool = False, mode: Any = None
+) -> Difference | None:
     """Run `node` at exactly `sizes`; None if the capture's prediction holds there.
 
-    `strict` also wants the same aten calls: for a node that chose its way by a size other than 0 and 1.
+    `strict` also wants the same aten calls: for a node that chose its way by a size other than 0 and 1. `mode` is
+    `concrete.exact_mode()` for several nodes.
     """
-    return _compare(node, concrete.ConcreteRun(sizes), strict=strict)
+    return _compare(node, concrete.ConcreteRun(sizes, mode), strict=strict)
 
 
 def compare_results(node: NodeRecord, run: Any, result: Any) -> list[Difference]:

@@ -60,6 +60,7 @@ from anyshape._torch import (
     steps,
 )
 from anyshape._torch import rules as rule_calls
+from anyshape._torch.forgetting import forget_answers
 from anyshape._torch.shape_env import SHARE_MEMORY, FreeShapeEnv
 from anyshape.answers import InputRecord
 from anyshape.recording import Recording
@@ -282,7 +283,7 @@ def _meta_converter(self: Any, *args: Any, **kwargs: Any) -> Any:
         return _stock_meta_converter(self, *args, **kwargs)
     with env.recording.off_the_record(), env.making(args[0] if args else kwargs.get("t"), kwargs.get("source")):
         made = _stock_meta_converter(self, *args, **kwargs)
-        nodes.forget_answers(made)
+        forget_answers(made)
         return made
 
 

@@ -147,13 +147,21 @@ def snapshot(tree: Any) -> Any:
 _PLAIN: set[type] = {torch.Tensor, torch.nn.Parameter, FakeTensor}
 
 
-class ConcreteRun:
-    """Fake tensors of exact sizes; sizes born in the graph stay symbols of this run."""
+def exact_mode() -> FakeTensorMode:
+    """What fake tensors of exact sizes are made in."""
+    return FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True, static_shapes=True)
 
-    def __init__(self, sizes: Mapping[sympy.Basic, sympy.Integer]) -> None:
+
+class ConcreteRun:
+    """Fake tensors of exact sizes; sizes born in the graph stay symbols of this run.
+
+    `mode` is for runs that follow one another: to make one takes as long as to run a small call.
+    """
+
+    def __init__(self, sizes: Mapping[sympy.Basic, sympy.Integer], mode: FakeTensorMode | None = None) -> None:
         self.sizes = dict(sizes)
-        self.env = ShapeEnv()
-        self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True, static_shapes=True)
+        self.mode = mode or exact_mode()
+        self.env: ShapeEnv = self.mode.shape_env
         self._born: dict[sympy.Basic, Any] = {}
         self._storages: dict[int, torch.Tensor] = {}
 
@@ -355,6 +363,8 @@ def map_leaves(function: Any, tree: Any) -> Any:
 
 
 def leaves(tree: Any) -> list[Any]:
+    """Those that `map_leaves` maps."""
     found: list[Any] = []
-    map_leaves(found.append, tree)
+    for value in pytree.tree_leaves(tree):
+        found.extend((value.start, value.stop, value.step) if isinstance(value, slice) else (value,))
     return found

@@ -21,12 +21,12 @@ import torch.nn.functional as F
 from torch._dynamo.exc import unimplemented
 from torch._dynamo.variables.tensor import TensorVariable
 from torch._guards import TracingContext
-from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.types import py_sym_types
 
 from anyshape import verify
 from anyshape._torch import concrete, memory
+from anyshape._torch.forgetting import forget_answers
 from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape.answers import COPY_OR_VIEW, NodeRecord
 
@@ -113,26 +113,6 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
 
 _call_method = TensorVariable.call_method
 _ROOM = 1 << 62  # bytes, none of which a fake tensor has
-
-
-def forget_answers(tensor: Any) -> None:
-    """A tensor keeps what it was asked about its layout, and who asks next would not be seen to ask."""
-    if type(tensor) is not FakeTensor or tensor.layout is not torch.strided or tensor.is_inference():
-        return
-    env, numbers = tensor.fake_mode.shape_env, (*tensor.shape, *tensor.stride(), tensor.storage_offset())
-    if not isinstance(env, FreeShapeEnv) or free_unbacked_symbols(numbers):
-        return
-    symbols = [n.node for n in numbers if isinstance(n, torch.SymInt)]
-    if not symbols or any(node.maybe_as_int() is not None for node in symbols):
-        return  # a size that is known by now would be a number from then on, and a guard of torch's
-    preserved, storage = torch.autograd._unsafe_preserve_version_counter(tensor), tensor.untyped_storage()
-    with env.recording.off_the_record(), torch.no_grad(), preserved, in_kernel_invocation_manager(tensor.fake_mode):
-        empty = storage.nbytes() == 0  # so it may be though the tensor is not: one that is told of without its data
-        if empty:
-            storage.resize_(_ROOM)
-        tensor.as_strided_(tensor.shape, tensor.stride(), tensor.storage_offset())
-        if empty:
-            storage.resize_(0)
 
 
 def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:

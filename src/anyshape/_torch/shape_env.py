@@ -30,6 +30,7 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from anyshape._torch import marks
+from anyshape._torch.possible_sizes import Sizes, leave_open, possible_sizes
 from anyshape.answers import InputRecord
 from anyshape.declaration import Dim
 from anyshape.declaration.policy import TensorPolicy
@@ -50,7 +51,9 @@ class FreeShapeEnv(ShapeEnv):
     def __init__(self, *, recording: Recording, **settings: Any) -> None:
         self.recording = recording
         self._settled_cache: dict[sympy.Basic, sympy.Basic | None] = {}
-        self._settled_version = -1
+        self._settled_version: tuple[int, int] | None = None
+        self._possible: list[Sizes] | None = None
+        self.taken_on_trust = False  # a tensor is given the sizes that it has
         self.baked: dict[sympy.Basic, sympy.Integer] = {}  # computed sizes (`n * m`) that are a number in this program
         settings.update(specialize_zero_one=False, duck_shape=False)
         self._making: tuple[str, Any] | None = None  # the input that is made fake now: its source and the tensor
@@ -223,13 +226,20 @@ class FreeShapeEnv(ShapeEnv):
 
     def settled(self, expr: sympy.Basic) -> sympy.Basic | None:
         """The value of `expr` that follows from what is known, with no assumption about 0 and 1; else None."""
-        version = self._version_counter
+        version = self._version_counter, len(self.recording.hints)
         if version != self._settled_version:
             self._settled_version = version
-            self._settled_cache.clear()
+            self._settled_cache = {e: value for e, value in self._settled_cache.items() if value is not None}
+            self._possible = None
         key = expr
         if key in self._settled_cache:
             return self._settled_cache[key]
+        if self._possible is None:
+            # The solver is asked about declared invariants, and sizes that contradict one are not told apart here.
+            self._possible = [] if self.recording.declared.invariants else possible_sizes(self)
+        if leave_open(self._possible, expr):
+            self._settled_cache[key] = None
+            return None
         value = self._maybe_evaluate_static(expr)
         if value is None and expr.is_Boolean:
             expr = self.simplify(expr)
@@ -334,6 +344,7 @@ class FreeShapeEnv(ShapeEnv):
             if not kept:
                 for name, value in saved.items():
                     setattr(self, name, value)
+                self._settled_cache.clear()
                 self._changed()
                 self._replacements_changed()
                 self.fake_tensor_cache.clear()

@@ -1,0 +1,65 @@
+"""Fake tensors that do not remember what they were asked.
+
+Owns one repair: a tensor keeps the answers about its layout (is it contiguous, has it elements), and who asks next
+would not be seen to ask. Being given its own sizes and strides once more makes it forget them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
+from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+from anyshape._torch.shape_env import FreeShapeEnv
+
+
+def forget_answers(tensor: Any) -> None:
+    """Have the tensor ask again."""
+    if type(tensor) is not FakeTensor or tensor.layout is not torch.strided or tensor.is_inference():
+        return
+    env, numbers = tensor.fake_mode.shape_env, (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+    if not isinstance(env, FreeShapeEnv) or free_unbacked_symbols(numbers):
+        return
+    symbols = [n.node for n in numbers if isinstance(n, torch.SymInt)]
+    if not symbols or any(node.maybe_as_int() is not None for node in symbols):
+        return  # a size that is known by now would be a number from then on, and a guard of torch's
+    preserved = torch.autograd._unsafe_preserve_version_counter(tensor)
+    with _nothing_computed(env), torch.no_grad(), preserved, in_kernel_invocation_manager(tensor.fake_mode):
+        tensor.as_strided_(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+def _for_others(name: str, result: Callable[[Any], Any]) -> Callable[..., Any]:
+    stock = getattr(SymNode, name)
+
+    def method(self: Any, *args: Any) -> Any:
+        return result(self) if getattr(self.shape_env, "taken_on_trust", False) else stock(self, *args)
+
+    return method
+
+
+_RESULTS: dict[Callable[[Any], Any], tuple[str, ...]] = {
+    lambda node: node: ("add", "sub", "mul", "sym_max", "sym_min"),
+    lambda node: node.wrap_bool(True): ("eq", "ne", "lt", "le", "gt", "ge", "and_", "or_"),
+    lambda node: True: ("guard_bool", "expect_true", "statically_known_true", "guard_or_false", "guard_or_true"),
+}
+_METHODS = {n: _for_others(n, result) for result, names in _RESULTS.items() for n in names if hasattr(SymNode, n)}
+
+
+@contextlib.contextmanager
+def _nothing_computed(env: FreeShapeEnv) -> Iterator[None]:
+    """Whether a tensor fits the memory that it has is not worked out in symbols: whatever is asked, it does."""
+    before = {name: SymNode.__dict__[name] for name in _METHODS}
+    env.taken_on_trust = True
+    try:
+        for name, method in _METHODS.items():
+            setattr(SymNode, name, method)
+        yield
+    finally:
+        for name, method in before.items():
+            setattr(SymNode, name, method)
+        env.taken_on_trust = False
