@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from anyshape import solver
-from anyshape._torch import capture, nodes
+from anyshape._torch import failures, nodes
 from anyshape.declaration import Declaration
 from anyshape.declared import Declared
 from anyshape.door import Door
@@ -22,7 +22,7 @@ from anyshape.recording import STAND_INS, Recording
 def attempts(door: Door | None, *, top: bool, **options: Any) -> list[Callable[..., Recording]]:
     """Ways to capture a call, the most general first."""
     way = functools.partial(
-        Recording, locate=nodes.locate, retrace=capture.Retrace, top=top, user_line=nodes.user_line, **options
+        Recording, locate=nodes.locate, retrace=failures.Retrace, top=top, user_line=nodes.user_line, **options
     )
     if door is None or not (top or door.still_holds()):
         return [*(functools.partial(way, stand_ins=s) for s in STAND_INS), functools.partial(way, exact=True)]

@@ -14,7 +14,8 @@ import sympy
 
 from anyshape import solver
 from anyshape.declaration import Clause, algebra
-from anyshape.engine import Engine, LiveProgram, engine_of
+from anyshape.engine import Engine, engine_of
+from anyshape.live_program import LiveProgram
 
 
 @dataclasses.dataclass(frozen=True)

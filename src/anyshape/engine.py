@@ -7,14 +7,13 @@ which calls run eagerly. Knows recordings, admissions and the seams; the callabl
 from __future__ import annotations
 
 import collections
-import dataclasses
 import functools
 import json
 import time
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anyshape import assertions, ops
@@ -24,6 +23,7 @@ from anyshape._torch import (
     breaks,
     capture,
     common_sizes,
+    failures,
     light_code,
     loose_strides,
     memory,
@@ -32,17 +32,17 @@ from anyshape._torch import (
     specialise,
     steps,
 )
-from anyshape.answers import Answer, InputRecord
+from anyshape.answers import InputRecord
 from anyshape.attempts import attempts
 from anyshape.declaration.expression import Clause
 from anyshape.dispatch import Admission, holds
 from anyshape.door import Door
 from anyshape.errors import DataBranchError, FallbackWarning, NewBehaviourError, NotCompilableError
+from anyshape.live_program import LiveProgram, Made
 from anyshape.oblivious import Refused
-from anyshape.programs import OutCall, Predicate, Program, Variant
+from anyshape.programs import Program, Variant
 from anyshape.recording import Recording
 from anyshape.tiers import WORKER, Tiers
-from anyshape.wording import describe_source
 
 # Called with each program when it has been compiled: for tests and the doctor.
 observers: list[Callable[[Program], None]] = []
@@ -73,86 +73,8 @@ class RunAgain(BaseException):
     """Another thread has made the program that this call was waiting to make."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Made:
-    """What a program was put together from, for those who save it."""
-
-    text: str  # the captured graph
-    general: Callable[..., Any]
-    master: specialise.Master | None  # what variants are made from
-    restore: aliases.Restorer | None
-    raises: raised.Raises | None
-    numbers: tuple[Any, ...]  # what assertions are checked on
-
-
 class Captured(BaseException):
     """A program that is only made, and saved, is there. Not an Exception, so that no frame on the way keeps it."""
-
-
-class LiveProgram:
-    """A compiled program and its counts."""
-
-    def __init__(
-        self, recording: Recording, site: tuple[str, str, int], capture_seconds: float, *, has_graph: bool
-    ) -> None:
-        self.recording = recording
-        self.has_graph = has_graph
-        self.writes_directly = False  # whether its backend can hand a buffer to the kernel
-        self.site = site
-        self.admission: Admission | None = None
-        self.calls = 0
-        self.capture_seconds = capture_seconds
-        self.compile_seconds = 0.0
-        self.code: weakref.ref[types.CodeType] | None = None
-        self.origin: types.CodeType | None = None  # what it was captured from
-        self.guards = ""  # what is guarded besides sizes
-        self.retired = False  # another one serves all that it served
-        self.tiers: Tiers | None = None
-        self.made: Made | None = None  # only where programs are saved
-        self.contiguous: Variant | None = None
-        self.contiguous_calls = 0
-
-    def view(self) -> Program:
-        assert self.admission is not None
-        name, file, line = self.site
-        return Program(
-            name=name,
-            file=file,
-            line=line,
-            predicates=tuple(self._predicate(a) for a in self.recording.predicates.values()),
-            requirements=tuple(self.recording.text(a.fact) for a in self.recording.requirements.values()),
-            classes=self.admission.classes,
-            variants=self._variants(),
-            calls=self.calls,
-            capture_seconds=self.capture_seconds,
-            compile_seconds=self.compile_seconds,
-            verify_seconds=self.admission.verify_seconds,
-            graph_breaks=tuple(self.recording.graph_breaks),
-            out_calls=tuple(self._out_calls()),
-            dropped=tuple(self.tiers.dropped) if self.tiers is not None else (),
-            assertions=tuple(self.recording.text(fact) for fact in self.recording.oblivious.assertions),
-        )
-
-    def _variants(self) -> tuple[Variant, ...]:
-        hot = self.tiers.variants if self.tiers is not None else ()
-        if self.contiguous is None:
-            return hot
-        return (dataclasses.replace(self.contiguous, calls=self.contiguous_calls), *hot)
-
-    def _out_calls(self) -> Iterator[OutCall]:
-        for op, source, where in self.recording.out_calls:
-            file, _, line = where.rpartition(":")
-            if not self.writes_directly:
-                reason: str | None = "the backend makes the result and copies it"
-            elif not source:
-                reason = None  # a buffer of the graph's own: there is nothing to copy to
-            else:
-                reason = self.recording.copied.get(source, "the buffer is a view, or one of several at the same place")
-            yield OutCall(op, describe_source(source), file, int(line), reason is None, reason or "")
-
-    def _predicate(self, answer: Answer) -> Predicate:
-        file, _, line = answer.where.rpartition(":")
-        return Predicate(self.recording.text(answer.fact), answer.asked_by, file, int(line) if line.isdigit() else 0)
 
 
 class Engine:
@@ -265,26 +187,26 @@ class Engine:
                 return outcome
             if any(r.substituted for r in self._recordings):
                 blamed = frozenset().union(*(r.blamed for r in self._recordings)) - kept
-                if blamed and isinstance(error, capture.Retrace):
+                if blamed and isinstance(error, failures.Retrace):
                     kept |= blamed  # the others keep their stand-ins
                     ways.insert(0, way)
                 continue
             # Without a stand-in the next attempt would be this one again; only the last is different.
-            ways = ways[-1:] if isinstance(error, capture.Retrace) or self._was_led_astray() else []
+            ways = ways[-1:] if isinstance(error, failures.Retrace) or self._was_led_astray() else []
         if error is None:
             return outcome
         if isinstance(error, LeftOut):
             self._left_out.append(str(error))
             return self._leave_out(str(error))
-        branch = capture.data_branch(error) if self._fullgraph else None
+        branch = failures.data_branch(error) if self._fullgraph else None
         if branch is not None:
             raise _data_branch(*branch) from error
-        if not isinstance(error, capture.Retrace) and not capture.runs_eagerly(
+        if not isinstance(error, failures.Retrace) and not failures.runs_eagerly(
             error, fullgraph=self._fullgraph, torchs_backend=not self._own_backend
         ):
             raise error
         # A capture that was given up on purpose (a buffer that eager resizes) is eager's business, and no surprise.
-        reason, expected = capture.reason(error), isinstance(error, capture.Retrace) and bool(error.args)
+        reason, expected = failures.reason(error), isinstance(error, failures.Retrace) and bool(error.args)
         if known is not None:
             self._eager_calls[known] = (reason, expected)
         return self._run_eagerly(code, reason, expected)
@@ -357,15 +279,15 @@ class Engine:
                 capture.patches(
                     begin, ops.RULES, ops.OBLIVIOUS_RULES, whole=whole, facts=self._facts, frozen=self._frozen()
                 ),
-                capture.keeping_failures() as failures,
+                failures.keeping_failures() as kept,
                 afterwards.counted(count),
             ):
                 outcome = convert()
-                if whole and failures:
-                    failure = failures[-1]
-                    return None, failure if capture.was_raised(failure) else LeftOut(capture.reason(failure))
+                if whole and kept:
+                    failure = kept[-1]
+                    return None, failure if failures.was_raised(failure) else LeftOut(failures.reason(failure))
                 return outcome, None
-        except (capture.Retrace, Refused, Exception) as error:
+        except (failures.Retrace, Refused, Exception) as error:
             return None, error
 
     def compile_graph(self, graph: Any, inputs: Sequence[Any]) -> Any:
@@ -377,7 +299,7 @@ class Engine:
         steps.remember(graph, recording)
         recording.apart = memory.written_inputs(graph)
         if not holds(recording, recording.actuals):
-            raise capture.Retrace
+            raise failures.Retrace
         began = time.perf_counter()
         program = LiveProgram(recording, self._site, began - self._began, has_graph=True)
         program.writes_directly = capture.generates_code(self._backend)
@@ -490,7 +412,7 @@ class Engine:
     def _finish(self, recording: Recording, inputs: Sequence[InputRecord]) -> str | None:
         """Dynamo asks for the guards: the program is complete."""
         if not holds(recording, recording.actuals):
-            raise capture.Retrace
+            raise failures.Retrace
         admission = Admission(recording, inputs)
         admission.admit_captured()
         program = self._pending.get(id(recording))

@@ -16,7 +16,7 @@ from typing import Any
 import sympy
 
 from anyshape import ops
-from anyshape._torch import capture, concrete, exported, exporting
+from anyshape._torch import concrete, exported, exporting, failures
 from anyshape.attempts import attempts
 from anyshape.boundaries import Limit, limits
 from anyshape.compiler import declared_words
@@ -85,7 +85,7 @@ class Exporter:
                 )
             except Refused as refused:
                 raise refused.error from None
-            except (capture.Retrace, Exception) as failed:
+            except (failures.Retrace, Exception) as failed:
                 error = error or failed
                 continue
             if recording is None:
@@ -93,7 +93,7 @@ class Exporter:
             found = limits(recording)
             if all(limit.fact.xreplace(recording.actuals) == sympy.true for limit in found):
                 return Traced(program, recording, tuple(found))
-        if error is None or isinstance(error, capture.Retrace):
+        if error is None or isinstance(error, failures.Retrace):
             raise ExportError(
                 f"no graph of {self.name} is right for the sizes of the example",
                 value=str(error) if error is not None else None,

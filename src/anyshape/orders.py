@@ -1,11 +1,13 @@
 """The order in which dims lie in memory.
 
-Owns reading it off sizes and strides, those of dims that address nothing too.
+Owns reading it off sizes and strides, those of dims that address nothing too, and strides as expressions of sizes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+
+import sympy
 
 
 def dense_order(sizes: Sequence[int], strides: Sequence[int]) -> list[int] | None:
@@ -37,6 +39,35 @@ def memory_order(sizes: Sequence[int], strides: Sequence[int], rank: Callable[[i
             right = next((j for j in range(i + 1, dims) if j in order), None)
             order.insert(order.index(right) + 1 if right is not None else 0, i)
     return order
+
+
+def symbolic_strides(
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    symbols: Sequence[sympy.Expr],
+    free_stride: Callable[[int], sympy.Expr],
+) -> list[sympy.Expr]:
+    """Strides as expressions of the sizes where the layout is dense; what is neither dense nor expanded is free."""
+    result: list[sympy.Expr | None] = [None] * len(sizes)
+    empty = 0 in sizes
+    # Dims in memory order; a dim of size 1 (or any dim of an empty tensor) addresses nothing and takes the place
+    # that it has in a contiguous tensor.
+    rank = lambda i: strides[i] if sizes[i] != 1 and not empty else None
+    order = memory_order(sizes, strides, rank)
+    expected, expression = 1, sympy.Integer(1)
+    for i in order:
+        stride = strides[i]
+        if empty or sizes[i] == 1 or stride == expected:
+            result[i] = expression
+        elif stride == 0:
+            result[i] = sympy.Integer(0)
+            continue
+        else:
+            result[i] = free_stride(i)
+            expected, expression = stride, result[i]
+        expected = expected * max(sizes[i], 1)
+        expression = expression * symbols[i]
+    return [s for s in result if s is not None]
 
 
 def like_channels_last(sizes: Sequence[int], strides: Sequence[int]) -> bool:

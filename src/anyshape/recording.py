@@ -23,7 +23,7 @@ from anyshape.answers import Answer, InputRecord, NodeRecord, SymbolRecord
 from anyshape.declared import Declared
 from anyshape.errors import InvariantError
 from anyshape.oblivious import Oblivious, Refused
-from anyshape.orders import memory_order
+from anyshape.questions import FUNCTIONAL, METADATA, is_in, is_unit_question, kind_of, teaches
 from anyshape.wording import describe_source, relation_text
 
 # Stand-ins for sizes 0 and 1 at a first capture, so that a program is captured as general as it can be whatever
@@ -123,9 +123,9 @@ class Recording:
         if declared is not None:
             self.substituted |= declared != actual and not oblivious
             return declared
-        if oblivious and _kind(source) == "size":
+        if oblivious and kind_of(source) == "size":
             return STAND_INS[0].get(actual, actual)
-        replaced = actual in self.stand_ins and _kind(source) == "size"
+        replaced = actual in self.stand_ins and kind_of(source) == "size"
         if replaced and describe_source(source.name) not in self.kept:
             self.substituted = True
             return self.stand_ins[actual]
@@ -182,39 +182,10 @@ class Recording:
         return self.env.settled_from_two(expr)
 
     def add_symbol(self, symbol: sympy.Symbol, source: Any, *, actual: int | float, hint: int | float) -> None:
-        self.symbols[symbol] = SymbolRecord(symbol, self._describe(source.name), _kind(source), actual, hint)
+        self.symbols[symbol] = SymbolRecord(symbol, self._describe(source.name), kind_of(source), actual, hint)
         self.hints[symbol] = sympy.sympify(hint)
         self._for_hints.clear()
         self.actuals[symbol] = sympy.sympify(actual)
-
-    def layout(
-        self,
-        sizes: Sequence[int],
-        strides: Sequence[int],
-        symbols: Sequence[sympy.Expr],
-        free_stride: Callable[[int], sympy.Expr],
-    ) -> list[sympy.Expr]:
-        """Strides as expressions of the sizes where the layout is dense; what is neither dense nor expanded is free."""
-        result: list[sympy.Expr | None] = [None] * len(sizes)
-        empty = 0 in sizes
-        # Dims in memory order; a dim of size 1 (or any dim of an empty tensor) addresses nothing and takes the place
-        # that it has in a contiguous tensor.
-        rank = lambda i: strides[i] if sizes[i] != 1 and not empty else None
-        order = memory_order(sizes, strides, rank)
-        expected, expression = 1, sympy.Integer(1)
-        for i in order:
-            stride = strides[i]
-            if empty or sizes[i] == 1 or stride == expected:
-                result[i] = expression
-            elif stride == 0:
-                result[i] = sympy.Integer(0)
-                continue
-            else:
-                result[i] = free_stride(i)
-                expected, expression = stride, result[i]
-            expected = expected * max(sizes[i], 1)
-            expression = expression * symbols[i]
-        return [s for s in result if s is not None]
 
     # -- questions ---------------------------------------------------------------------------------------------
 
@@ -252,7 +223,7 @@ class Recording:
             raise self.retrace("torch asks about sizes without an end")
         boolean = truth in (sympy.true, sympy.false)
         if self.exact and self.phase == "aot" and general is not None and truth != general:
-            if boolean and not _is_unit_question(expr, truth) and _is_in(_METADATA, self._locate()[1]):
+            if boolean and not is_unit_question(expr, truth) and is_in(METADATA, self._locate()[1]):
                 self.aot_decisions[expr] = Answer(expr, bool(truth), "framework", "")
             else:
                 self._assume_truth(expr, truth)
@@ -331,7 +302,7 @@ class Recording:
 
         Where both ends are one, either answer says so (FunctionalInverses.cpp, `split_inverse`).
         """
-        return isinstance(expr, sympy.StrictGreaterThan) and _is_in(_FUNCTIONAL, self._locate()[1])
+        return isinstance(expr, sympy.StrictGreaterThan) and is_in(FUNCTIONAL, self._locate()[1])
 
     def _is_about_a_mask(self, expr: sympy.Basic) -> bool:
         """Whether attention asks if a mask has the sizes of what it masks, which takes another kernel if not."""
@@ -387,7 +358,7 @@ class Recording:
 
     def unit_questions(self) -> frozenset[sympy.Basic]:
         """Questions of the current node whether some size is 0 or 1, where it is."""
-        return frozenset(e for e in self._asked if _is_unit_question(e, self.truth(e)))
+        return frozenset(e for e in self._asked if is_unit_question(e, self.truth(e)))
 
     @contextlib.contextmanager
     def lowering(self) -> Iterator[None]:
@@ -441,11 +412,11 @@ class Recording:
         if self.silent:
             return True
         # Where nothing is learnt from it, the node itself can say whether it matters that it fails.
-        if self.node is not None and self.phase == "trace" and not _teaches(expr):
+        if self.node is not None and self.phase == "trace" and not teaches(expr):
             self._insisted.add(expr)
             self._decide(expr, sympy.true)
             return True
-        if self.phase == "aot" and not _teaches(expr):
+        if self.phase == "aot" and not teaches(expr):
             self._insisted.add(expr)
             self.aot_decisions.setdefault(expr, Answer(expr, True, "framework", ""))
             return True
@@ -515,30 +486,3 @@ class Recording:
         shapes = ", ".join(f'"{path}": "{dims[0]}"' for path, dims in missing.items())
         text = relation_text(expr.xreplace({s: sympy.Symbol(n) for s, n in names.items()}))
         return text, f"shapes={{{shapes}}}, " if shapes else ""
-
-
-# Code of torch that works out sizes, strides and dtypes, and calls nothing: what it came to shows in its results.
-_METADATA = ("torch/_prims_common/__init__.py", "torch/_subclasses/fake_impls.py", "torch/_meta_registrations.py")
-# Code that runs a call on what stands for a tensor that may be written to.
-_FUNCTIONAL = ("torch/_subclasses/functional_tensor.py",)
-
-
-def _is_in(files: tuple[str, ...], where: str) -> bool:
-    return where.rpartition(":")[0].endswith(files)
-
-
-def _is_unit_question(expr: sympy.Basic, truth: sympy.Basic) -> bool:
-    """Whether some size is asked to be 0 or 1, where it is."""
-    return isinstance(expr, sympy.Eq) and len(expr.free_symbols) == 1 and truth == sympy.true
-
-
-def _teaches(expr: sympy.Basic) -> bool:
-    """Whether a requirement is plain enough to simplify sizes with: an equality, or a bound on one size."""
-    if isinstance(expr, sympy.Eq):
-        return any(side.is_Symbol for side in expr.args)
-    return isinstance(expr, sympy.Rel) and len(expr.free_symbols) == 1
-
-
-def _kind(source: Any) -> str:
-    prop = getattr(source, "prop", None)
-    return {"SIZE": "size", "STRIDE": "stride", "STORAGE_OFFSET": "offset"}.get(getattr(prop, "name", ""), "number")

@@ -13,7 +13,7 @@ MODULES = sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.py"))
 
 # From the ground up. A module imports from its own layer and from those before it; a folder stands for what is in it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("_version", "errors", "programs", "answers", "orders", "wording", "keys", "limits"),
+    ("_version", "errors", "programs", "answers", "orders", "questions", "wording", "keys", "limits"),
     ("declaration", "solver", "explain", "tiers", "artifact", "size_conditions"),
     ("spec_file", "declared", "oblivious"),
     ("door", "doctor"),
@@ -22,7 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("verify",),
     ("unseen",),
     ("_torch/nodes", "_torch/capture", "_torch/records", "dispatch", "assertions", "marks", "boundaries"),
-    ("attempts",),
+    ("attempts", "live_program"),
     ("_torch/exporting", "engine"),
     ("_torch/modules",),
     ("ahead",),
@@ -49,6 +49,7 @@ WITHOUT_TORCH = (
     "recording",
     "answers",
     "orders",
+    "questions",
     "wording",
     "keys",
     "limits",

@@ -33,7 +33,6 @@ from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list
 from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
 from torch._dynamo.variables.tensor import TensorVariable
 from torch._guards import TracingContext
-from torch._inductor.exc import InductorError
 from torch._subclasses.meta_utils import MetaConverter
 from torch.fx.experimental.sym_node import SymNode
 from torch.utils import _pytree as pytree
@@ -45,6 +44,7 @@ from anyshape._torch import (
     collapsing,
     compiling,
     direct_writes,
+    failures,
     light_code,
     loose_strides,
     memory,
@@ -68,10 +68,6 @@ from anyshape.recording import Recording
 GUARD_NAME = "__anyshape_admits"
 
 
-class Retrace(BaseException):
-    """Capture again, with the sizes of the call as they are. Not an Exception, so that nothing on the way keeps it."""
-
-
 def eagerly() -> ConvertFrameReturn:
     """This call runs as it is, with all that it calls; the next one is looked at afresh."""
     return ConvertFrameReturn(
@@ -84,22 +80,6 @@ def left_out() -> ConvertFrameReturn:
     return ConvertFrameReturn(
         frame_exec_strategy=FrameExecStrategy(FrameAction.SKIP, FrameAction.DEFAULT), apply_to_code=False
     )
-
-
-@contextlib.contextmanager
-def keeping_failures() -> Iterator[list[Exception]]:
-    """What Dynamo makes nothing of but a frame that it skips for good."""
-    stock, kept = convert_frame.ConvertFrameAssert.__call__, []
-
-    def convert(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return stock(self, *args, **kwargs)
-        except Exception as error:
-            kept.append(error)
-            raise
-
-    with mock.patch.object(convert_frame.ConvertFrameAssert, "__call__", convert):
-        yield kept
 
 
 _CONFIG = {
@@ -159,7 +139,7 @@ def patches(
         stack.enter_context(mock.patch.object(aot_backends, "aot_module_simplified", _aot_module_simplified))
         stack.enter_context(mock.patch.object(SymNode, "expect_true", _expect_true))
         stack.enter_context(mock.patch.object(SymNode, "sym_max", _sym_max))
-        stack.enter_context(out_calls.patches(Retrace))
+        stack.enter_context(out_calls.patches(failures.Retrace))
         if not exporting:
             stack.enter_context(afterwards.patches())
         stack.enter_context(breaks.patches())
@@ -418,48 +398,6 @@ def current_recording() -> Recording | None:
     context = TracingContext.try_get()
     env = getattr(getattr(context, "fake_mode", None), "shape_env", None)
     return env.recording if isinstance(env, FreeShapeEnv) else None
-
-
-def runs_eagerly(error: BaseException, *, fullgraph: bool, torchs_backend: bool) -> bool:
-    """Whether a failed capture says something about this call (eager raises, or can do it), not the set-up."""
-    if isinstance(error, _BACKEND_ERRORS):
-        return torchs_backend and not fullgraph
-    if fullgraph and isinstance(error, dynamo_exc.Unsupported):
-        return was_raised(error)
-    return isinstance(error, Exception)
-
-
-def was_raised(error: BaseException) -> bool:
-    """Whether a failed capture is what the traced function raises."""
-    return isinstance(error, dynamo_exc.Unsupported) and str(error).startswith(_RAISED)
-
-
-def data_branch(error: BaseException) -> tuple[str, str] | None:
-    """Where the user's own code branches on a value that the graph computes, and on what; None for other errors."""
-    text = str(error)
-    asked = re.search(r"data-dependent expression (.+?) \(unhinted", text)
-    if not isinstance(error, dynamo_exc.UserError) or asked is None:
-        return None
-    places = re.findall(r'File "([^"]+)", line (\d+), in', text)
-    return ":".join(places[-1]) if places else "?:0", asked[1]
-
-
-_RAISED = "Observed exception"  # Dynamo's title for what the traced program raises and does not catch itself
-_BACKEND_ERRORS = (dynamo_exc.BackendCompilerFailed, InductorError)
-
-
-def reason(error: BaseException) -> str:
-    """Why a call runs eagerly, in a line."""
-    if isinstance(error, Retrace):
-        return str(error) or "no program holds at these sizes"
-    if SHARE_MEMORY in str(error):
-        return "inputs that share memory are written to"
-    raised = re.search(r"raised exception (.+)", str(error)) if was_raised(error) else None
-    if raised is not None:
-        return f"the function raises {raised[1]}"[:300]
-    inner = getattr(error, "inner_exception", error)
-    lines = [line.strip() for line in str(inner).splitlines() if line.strip()]
-    return f"{type(inner).__name__}: {lines[0] if lines else ''}"[:300]
 
 
 def guard_text(guards: Any, inputs: Sequence[InputRecord]) -> str:

@@ -34,6 +34,7 @@ from anyshape._torch.possible_sizes import Sizes, leave_open, possible_sizes
 from anyshape.answers import InputRecord
 from anyshape.declaration import Dim
 from anyshape.declaration.policy import TensorPolicy
+from anyshape.orders import symbolic_strides
 from anyshape.recording import Recording
 
 # State of a ShapeEnv that learning a fact changes; saved and put back when a node is traced a second time.
@@ -107,7 +108,7 @@ class FreeShapeEnv(ShapeEnv):
             if any(d.oblivious for d in policy.dims):
                 self.recording.oblivious.symbols.update(strides)
         else:
-            strides = self.recording.layout(
+            strides = symbolic_strides(
                 ex_size, ex_stride, sizes, lambda i: free(TensorProperty.STRIDE, i, ex_stride[i])
             )
         offset = free(TensorProperty.STORAGE_OFFSET, None, ex_storage_offset)

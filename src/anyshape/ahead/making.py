@@ -14,13 +14,14 @@ from typing import Any
 
 import torch
 
-from anyshape._torch import bundles, capture, forms, frames, modules, process_group, records
+from anyshape._torch import bundles, capture, failures, forms, frames, modules, process_group, records
 from anyshape._torch.shortcuts import torchs_wrapper
 from anyshape.ahead import admission_text
 from anyshape.ahead.stored import Stored, StoredVariant
 from anyshape.door import Door
-from anyshape.engine import Captured, Engine, LiveProgram, RunAgain, RunEagerly
+from anyshape.engine import Captured, Engine, RunAgain, RunEagerly
 from anyshape.errors import ArtifactError, Error
+from anyshape.live_program import LiveProgram
 
 
 class Workshop:
@@ -85,7 +86,7 @@ class Workshop:
             raise
         except Exception as error:
             if type(error).__module__.startswith("torch._"):
-                raise refused(capture.reason(error)) from error
+                raise refused(failures.reason(error)) from error
             raise
         new = {reason for reason, n in self.engine.fallbacks.items() if n != before.get(reason, 0)}
         raise refused("; ".join(sorted(new)) or "there is nothing to compute in it")

@@ -1,0 +1,81 @@
+"""Captures that fail.
+
+Owns what is made of an error that comes out of one: whether the call runs eagerly, for which reason, and which errors
+are the traced function's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import torch._dynamo.convert_frame as convert_frame
+import torch._dynamo.exc as dynamo_exc
+from torch._inductor.exc import InductorError
+
+from anyshape._torch.shape_env import SHARE_MEMORY
+
+
+class Retrace(BaseException):
+    """Capture again, with the sizes of the call as they are. Not an Exception, so that nothing on the way keeps it."""
+
+
+@contextlib.contextmanager
+def keeping_failures() -> Iterator[list[Exception]]:
+    """What Dynamo makes nothing of but a frame that it skips for good."""
+    stock, kept = convert_frame.ConvertFrameAssert.__call__, []
+
+    def convert(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return stock(self, *args, **kwargs)
+        except Exception as error:
+            kept.append(error)
+            raise
+
+    with mock.patch.object(convert_frame.ConvertFrameAssert, "__call__", convert):
+        yield kept
+
+
+def runs_eagerly(error: BaseException, *, fullgraph: bool, torchs_backend: bool) -> bool:
+    """Whether a failed capture says something about this call (eager raises, or can do it), not the set-up."""
+    if isinstance(error, _BACKEND_ERRORS):
+        return torchs_backend and not fullgraph
+    if fullgraph and isinstance(error, dynamo_exc.Unsupported):
+        return was_raised(error)
+    return isinstance(error, Exception)
+
+
+def was_raised(error: BaseException) -> bool:
+    """Whether a failed capture is what the traced function raises."""
+    return isinstance(error, dynamo_exc.Unsupported) and str(error).startswith(_RAISED)
+
+
+def data_branch(error: BaseException) -> tuple[str, str] | None:
+    """Where the user's own code branches on a value that the graph computes, and on what; None for other errors."""
+    text = str(error)
+    asked = re.search(r"data-dependent expression (.+?) \(unhinted", text)
+    if not isinstance(error, dynamo_exc.UserError) or asked is None:
+        return None
+    places = re.findall(r'File "([^"]+)", line (\d+), in', text)
+    return ":".join(places[-1]) if places else "?:0", asked[1]
+
+
+_RAISED = "Observed exception"  # Dynamo's title for what the traced program raises and does not catch itself
+_BACKEND_ERRORS = (dynamo_exc.BackendCompilerFailed, InductorError)
+
+
+def reason(error: BaseException) -> str:
+    """Why a call runs eagerly, in a line."""
+    if isinstance(error, Retrace):
+        return str(error) or "no program holds at these sizes"
+    if SHARE_MEMORY in str(error):
+        return "inputs that share memory are written to"
+    raised = re.search(r"raised exception (.+)", str(error)) if was_raised(error) else None
+    if raised is not None:
+        return f"the function raises {raised[1]}"[:300]
+    inner = getattr(error, "inner_exception", error)
+    lines = [line.strip() for line in str(inner).splitlines() if line.strip()]
+    return f"{type(inner).__name__}: {lines[0] if lines else ''}"[:300]
