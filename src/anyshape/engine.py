@@ -276,9 +276,7 @@ class Engine:
 
         try:
             with (
-                capture.patches(
-                    begin, ops.RULES, ops.OBLIVIOUS_RULES, whole=whole, facts=self._facts, frozen=self._frozen()
-                ),
+                capture.patches(begin, ops.all_rules(), whole=whole, facts=self._facts, frozen=self._frozen()),
                 failures.keeping_failures() as kept,
                 afterwards.counted(count),
             ):

@@ -80,9 +80,7 @@ class Exporter:
         error: BaseException | None = None
         for begin in attempts(self.door, top=True, describe=self._describe):
             try:
-                program, recording = exporting.trace(
-                    self.module, args, kwargs, begin=begin, rules=ops.RULES, oblivious_rules=ops.OBLIVIOUS_RULES
-                )
+                program, recording = exporting.trace(self.module, args, kwargs, begin=begin, rules=ops.all_rules())
             except Refused as refused:
                 raise refused.error from None
             except (failures.Retrace, Exception) as failed:

@@ -73,7 +73,8 @@ class Recording:
         self.facts: dict[sympy.Basic, Answer] = {}  # declared ones: no predicates, yet not true of every tensor
         self.loose_strides: set[sympy.Basic] = set()  # of inputs whose layout may be any
         self.asserted: set[sympy.Basic] = set()  # conditions on sizes born from data, of the user's `assert`
-        self.uncertain: set[int] = set()  # memory of copies that may be views, by sizes born from data
+        self.insisting: dict[sympy.Symbol, set[Any]] = {}  # the calls that a number born from data has to suit
+        self.unwritable: dict[int, str] = {}  # memory to which no graph writes as eager does, and why
         self.writes = False  # the graph writes to memory that it shares
         self.top = top  # nothing of the call has run before, and its arguments are those that the door let in
         self.let_in: set[str] = set()  # sources of inputs that the door has checked
@@ -425,6 +426,13 @@ class Recording:
         assert self.env is not None
         self.env.learn(expr, guard=False)
         return True
+
+    def insisted_on(self, expr: sympy.Basic) -> None:
+        """The framework insists on something about numbers born from data, which is told when the program runs."""
+        not_negative = isinstance(expr, sympy.Ge) and expr.rhs == 0  # no size is
+        if self.phase == "trace" and not self.silent and not not_negative:
+            for symbol in expr.free_symbols - self.symbols.keys():
+                self.insisting.setdefault(symbol, set()).add(self.node.call if self.node is not None else None)
 
     def _decide(self, expr: sympy.Basic, outcome: sympy.Basic) -> None:
         assert self.node is not None

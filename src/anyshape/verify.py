@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -122,6 +122,7 @@ def _compare(node: NodeRecord, run: concrete.ConcreteRun, *, strict: bool = Fals
             return Difference(_name(node), f"dim {want.mapped} mapped", f"{dim}")
         try:
             difference = _leaf(node, run, want, got, shared, shares)
+            difference = difference or _place(node, run, want, got, arguments, given)
         except ZeroDivisionError:  # a size such as `n // m` has no value where m is 0
             difference = Difference(_name(node), "a size", "a division by zero")
         if difference:
@@ -201,6 +202,23 @@ def _leaf(
         return Difference(_name(node), f"{value}", f"{got}") if run.unequal(value, concrete.number_expr(got)) else None
     if isinstance(want, (int, float, bool, str)) and want != got:
         return Difference(_name(node), f"{want}", f"{got}")
+    return None
+
+
+def _place(
+    node: NodeRecord, run: Any, want: Any, got: Any, arguments: Sequence[concrete.TensorSnapshot], given: Sequence[Any]
+) -> Difference | None:
+    """Where a view begins in the memory of an argument; told if that is the argument of one tensor alone."""
+    of = [t for t in arguments if isinstance(want, concrete.TensorSnapshot) and t.storage == want.storage]
+    real = [t for t in given if of and _storage(t) == _storage(got)]
+    if len(of) != 1 or len(real) != 1 or 0 in map(concrete.number_expr, got.shape):
+        return None
+    if _name(node).startswith("as_strided"):  # counts from where the memory begins
+        return None
+    captured = run.rename(want.offset - of[0].offset)
+    there = concrete.number_expr(got.storage_offset()) - concrete.number_expr(real[0].storage_offset())
+    if run.unequal(captured, there):
+        return Difference(_name(node), f"a view from element {captured} on", f"{there}")
     return None
 
 

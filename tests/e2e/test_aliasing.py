@@ -354,3 +354,37 @@ def test_gradients_through_writes() -> None:
 @pytest.mark.parametrize("layout", range(3), ids=["contiguous", "transposed", "columns"])
 def test_in_place_through_reshape_in_inductor(layout: int) -> None:
     check(_flattened, [(layouts(n, m)[layout],) for n, m in [(3, 4), (1, 4), (3, 1), (0, 4)]], backend="inductor")
+
+
+def _windows(x: Tensor) -> Tensor:
+    x.unfold(0, 2, 3).add_(1)
+    return x
+
+
+def _windows_turned(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x * 2
+    v = y.unfold(0, 2, 3).transpose(0, 1)
+    v.zero_()
+    return y, v
+
+
+@pytest.mark.parametrize("fn", [_windows, _windows_turned])
+def test_what_no_window_has_is_left_alone(fn: Callable[..., Any]) -> None:
+    """Functionalization takes it for 0."""
+    f = anyshape.compile(fn, backend="aot_eager")
+    for n in (5, 7, 2):
+        assert difference(fn, f, (torch.randn(n),)) is None
+    assert sum(f.fallbacks.values()) == 3
+
+
+def test_windows_that_are_read_are_no_matter() -> None:
+    def fn(x: Tensor) -> Tensor:
+        windows = x.unfold(0, 2, 1)
+        x.add_(1)
+        return windows.sum(1)
+
+    f = anyshape.compile(fn, backend="aot_eager")
+    with expect_programs(1):
+        for n in (5, 7, 2):
+            assert difference(fn, f, (torch.randn(n),)) is None
+    assert not f.fallbacks

@@ -12,6 +12,7 @@ import torch
 
 import anyshape
 from anyshape._torch import breaks
+from anyshape.testing import difference
 
 
 def _numbers(n: int) -> torch.Tensor:
@@ -135,6 +136,82 @@ def test_one_program(program: Callable[..., Any]) -> None:
         torch.testing.assert_close(f(x), program(x), equal_nan=True)
     assert f.fallbacks == {}
     assert len(f.programs) == 1
+
+
+def _third(x: torch.Tensor) -> torch.Tensor:
+    return x[x > 0].select(0, 2)
+
+
+def _third_from_behind(x: torch.Tensor) -> torch.Tensor:
+    return x[x > 0][-3]
+
+
+def _third_written(x: torch.Tensor) -> torch.Tensor:
+    y = x[x > 0]
+    y[2] = 9
+    return y
+
+
+def _third_written_through_a_view(x: torch.Tensor) -> torch.Tensor:
+    y = x[x > 0]
+    y.select(0, 2).mul_(3)
+    return y
+
+
+def _third_scattered(x: torch.Tensor) -> torch.Tensor:
+    return torch.select_scatter(x[x > 0], torch.tensor(7), 0, 2)
+
+
+def _of_a_sum(x: torch.Tensor) -> torch.Tensor:
+    y = x[x > 0]
+    return torch.cat([y, y])[5]
+
+
+def _at_a_number(x: torch.Tensor) -> torch.Tensor:
+    return x[(x > 0).sum().item()]
+
+
+def _at_a_number_of_rows(x: torch.Tensor) -> torch.Tensor:
+    return x.expand(2, -1)[None, 1, ..., (x > 0).sum().item()]
+
+
+def _up_to_a_number(x: torch.Tensor) -> torch.Tensor:
+    return torch.ones((x > 0).sum().item())[2]
+
+
+BOUNDED = [v for k, v in list(vars().items()) if k.startswith("_") and isinstance(v, types.FunctionType)]
+BOUNDED.remove(_numbers)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("program", BOUNDED)
+def test_bounds_of_what_comes_out_of_the_data(program: Callable[..., Any], backend: str) -> None:
+    """Inductor's code would read beyond them; the memory around what is indexed is somebody else's."""
+    f = anyshape.compile(program, backend=backend, fullgraph=True)
+    around = torch.arange(64)
+    raised = 0
+    for values in ([1, 2, 3, 4], [0, 0, 0, 0], [5, 0, 6, 0], [1, 1, 1, 0, 0], [0, 0, 3]):
+        x = around[8 : 8 + len(values)]
+        x.copy_(torch.tensor(values))
+        text = difference(program, f, (x,))
+        assert text is None, f"{values}: {text}"
+        try:
+            program(x)
+        except IndexError:
+            raised += 1
+    assert 0 < raised < 5
+    assert len(f.programs) == 1
+
+
+def test_a_check_of_the_programs_own_is_no_index_error() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x[x > 0]
+        torch._check(y.shape[0] > 2)
+        return y[2]
+
+    f = anyshape.compile(fn, backend="aot_eager")
+    for n in (4, 2):
+        assert difference(fn, f, (torch.ones(n),)) is None
 
 
 def test_sampling_loop() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import subprocess
 import sys
 import warnings
@@ -119,6 +120,37 @@ CASES: dict[Any, Case] = {
     torch.fft.fftfreq: Case(lambda x: torch.fft.fftfreq(x.shape[0]), [(torch.zeros(n),) for n in (3, 7, 2, 1)]),
     torch.fft.rfftfreq: Case(lambda x: torch.fft.rfftfreq(x.shape[0]), [(torch.zeros(n),) for n in (3, 7, 2, 1)]),
 }
+
+
+def whole(pool: Any, dims: int) -> Case:
+    """One window, which has all there is."""
+    shapes = [(2, 3, *(n + i for i in range(dims))) for n in (3, 7, 2, 1)]
+    return Case(lambda x: pool(x, x.shape[2:]) + pool(x, kernel_size=x.shape[2:]), [(torch.randn(s),) for s in shapes])
+
+
+# Of calls that are given a size, which are symbolic then.
+SIZE_CASES: dict[Any, Case] = {
+    F.one_hot: Case(
+        lambda x, i: F.one_hot(i, x.shape[0]),
+        [
+            (torch.zeros(n), i)
+            for n in (3, 7, 2)
+            for i in (torch.tensor([0, 1, 1]), torch.tensor([5]), torch.tensor([-1]))
+        ],
+    ),
+    torch.triu_indices: over_sizes(lambda x: torch.triu_indices(x.shape[0], x.shape[0], 1), torch.zeros),
+    torch.tril_indices: over_sizes(lambda x: torch.tril_indices(x.shape[0], 4), torch.zeros),
+    torch.hann_window: over_sizes(lambda x: torch.hann_window(x.shape[0]), torch.zeros),
+    torch.hamming_window: over_sizes(lambda x: torch.hamming_window(x.shape[0], False), torch.zeros),
+    math.log: Case(
+        lambda x: x * math.log(x.shape[0]) + math.log(x.shape[0], 10), [(torch.ones(n),) for n in (3, 7, 2, 1)]
+    ),
+    F.avg_pool1d: whole(F.avg_pool1d, 1),
+    F.avg_pool2d: whole(F.avg_pool2d, 2),
+    F.avg_pool3d: whole(F.avg_pool3d, 3),
+    F.max_pool2d: whole(F.max_pool2d, 2),
+    F.max_pool3d: whole(F.max_pool3d, 3),
+}
 FOURIER = [rule for rule in ops.RULES if rule not in CASES]
 CASES |= {rule: (two_lengths if rule.__name__.endswith(("2", "n")) else one_length)(rule) for rule in FOURIER}
 
@@ -147,6 +179,28 @@ def test_a_rule_is_right_and_of_use(rule: Any, monkeypatch: pytest.MonkeyPatch) 
     without = cost(case)
     # A call that breaks the graph leaves nothing to compile.
     assert without[0] or without[1] == 0 or without[1] + without[2] > with_rule[1] + with_rule[2]
+
+
+@pytest.mark.parametrize("rule", ops.SIZE_RULES, ids=name)
+def test_a_rule_for_a_size_is_right_and_of_use(rule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, programs, eager = cost(SIZE_CASES[rule])
+    assert found == []
+    monkeypatch.delitem(ops.SIZE_RULES, rule)
+    assert sum(cost(SIZE_CASES[rule])[1:]) > programs + eager
+
+
+def test_what_a_rule_for_a_size_is_not_for() -> None:
+    """Windows that are not all there is, sizes that are numbers, and numbers that eager refuses."""
+    fns: list[Callable[..., Any]] = [
+        lambda x: F.avg_pool1d(x, 2),
+        lambda x: F.avg_pool1d(x, x.shape[2], padding=1),
+        lambda x: F.max_pool2d(x, (1, x.shape[2]), return_indices=True)[1],
+        lambda x: F.avg_pool1d(x.long(), x.shape[2]),
+        lambda x: F.one_hot(torch.tensor([1, 2]), 3) * x.shape[2],
+    ]
+    for fn in fns:
+        found, _, _ = cost(Case(fn, [(torch.randn(2, 3, n),) for n in (4, 6, 2)]))
+        assert found == []
 
 
 @pytest.mark.parametrize("rule", FATAL, ids=name)

@@ -243,6 +243,18 @@ def test_a_write_over_one_of_several_parts_is_torchs_own() -> None:
         assert known.name(case, "values differ") == name
 
 
+def test_what_is_arbitrary_in_eager_is_torchs_own() -> None:
+    median = Case(
+        inputs=(Input("x0", ("a",), "float32"),),
+        steps=(Step("max_dim", "v0", ("x0",), (("f", "median"), ("dim", 0), ("keep", False))),),
+        results=("v0_1",),
+        calls=(Call((("a", 3),), ("expanded",)),),
+    )
+    assert known.name(median, None) == known.name(median, "values") == "medians-of-expanded"
+    dense = dataclasses.replace(median, calls=(Call((("a", 3),), ("contiguous",)),))
+    assert known.name(dense, None) is known.name(dense, "values") is None
+
+
 def test_an_error_of_what_nobody_reads_is_torchs_own() -> None:
     fill = Step("index_fill", "v0", ("x0",), (("dim", -1),))
     unread = Case(

@@ -99,8 +99,7 @@ _CONFIG = {
 @contextlib.contextmanager
 def patches(
     make_recording: Callable[[], Recording],
-    rules: Mapping[Any, Any],
-    oblivious_rules: Mapping[Any, Any],
+    rules: Sequence[Mapping[Any, Any]],
     *,
     whole: bool,
     facts: str = "",
@@ -109,6 +108,7 @@ def patches(
 ) -> Iterator[None]:
     """Everything of torch that differs while anyshape captures.
 
+    `rules` are those for all calls, for those that are given a size, and for those about oblivious sizes.
     `whole`: a call of the callable begins here. `facts` keeps Inductor from mixing declarations up. `frozen` is a
     module that does not change. `exporting`: there is no frame that could make a call after the graph.
     """
@@ -150,8 +150,10 @@ def patches(
         stack.enter_context(scans.patches())
         stack.enter_context(ranges.patches())
         stack.enter_context(numbers.patches())
-        stack.enter_context(rule_calls.patches({**rules, **random_state.rules(), **scans.rules()}))
-        stack.enter_context(rule_calls.patches(dict(oblivious_rules), when=rule_calls.concerns_oblivious))
+        for_all, of_sizes, oblivious = rules
+        stack.enter_context(rule_calls.patches({**for_all, **random_state.rules(), **scans.rules()}))
+        stack.enter_context(rule_calls.patches(dict(of_sizes), when=rule_calls.is_given_a_size))
+        stack.enter_context(rule_calls.patches(dict(oblivious), when=rule_calls.concerns_oblivious))
         stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))
         stack.enter_context(mock.patch.object(symbolic_shapes, "_static_eval_sym_bool", _static_eval))
         stack.enter_context(mock.patch.object(convert_frame, "CheckFunctionManager", _check_function_manager))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
@@ -29,8 +29,7 @@ def trace(
     kwargs: dict[str, Any],
     *,
     begin: Callable[[], Recording],
-    rules: Mapping[Any, Any],
-    oblivious_rules: Mapping[Any, Any],
+    rules: Sequence[Mapping[Any, Any]],
 ) -> tuple[Any, Recording | None]:
     """torch's exported program, every dim of every input free, and what its trace assumed."""
     recordings: list[Recording] = []
@@ -49,7 +48,7 @@ def trace(
         return graph
 
     shapes = pytree.tree_map(_every_dim, _combine_args(module, args, kwargs))
-    patches = capture.patches(make_recording, rules, oblivious_rules, whole=True, exporting=True)
+    patches = capture.patches(make_recording, rules, whole=True, exporting=True)
     with convert_frame.compile_lock, patches, _unmarked((args, kwargs)), concrete.quietly():
         with mock.patch.object(export_trace, "_export_to_torch_ir", to_torch_ir), _plain_attention():
             program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=True)

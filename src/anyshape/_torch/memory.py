@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch._C import _storage_address
 
-from anyshape._torch import concrete
+from anyshape._torch import concrete, subscripts
 from anyshape.recording import Recording
 
 _WRITES = {
     operator.setitem,
+    subscripts.setitem,
     operator.iadd,
     operator.isub,
     operator.imul,

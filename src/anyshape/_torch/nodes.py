@@ -25,7 +25,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.types import py_sym_types
 
 from anyshape import verify
-from anyshape._torch import concrete, memory
+from anyshape._torch import concrete, memory, subscripts
 from anyshape._torch.forgetting import forget_answers
 from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape.answers import COPY_OR_VIEW, NodeRecord
@@ -61,6 +61,7 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
     if not isinstance(env, FreeShapeEnv) or env.recording.node is not None:
         return _run_node(tracer, node, args, kwargs, nnmodule)
     recording = env.recording
+    node.target = subscripts.rewritten(node.target, args)
     record = NodeRecord(node.target if node.op in ("call_function", "call_method") else None)
     record.scalars = frozenset(
         x.node.expr for x in concrete.leaves((args, kwargs)) if isinstance(x, (torch.SymBool, torch.SymInt))
@@ -78,8 +79,9 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
             _refuse_overlap(args[0])
         if node.target in _READ_THEIR_CHANNELS:
             _refuse_no_channels(*args, **kwargs)
-        if memory.writes(node) and not recording.uncertain.isdisjoint(_storages((args[:1], kwargs.get("out")))):
-            raise recording.retrace("what is written to is a copy for some numbers of results, and a view for others")
+        subscripts.require_in_bounds(node.target, args, kwargs)
+        if memory.writes(node):
+            _refuse_unwritable(recording, (args[:1], kwargs.get("out")))
         given = [t for t in concrete.leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
 
         def run() -> Any:
@@ -99,7 +101,9 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
             recording.oblivious.settle_choices(shows=_choices_show(env, record, result, run))
         record.loosened |= recording.oblivious.loosened and not recording.oblivious.strict
         if _may_be_a_view(recording, record):
-            recording.uncertain |= _storages(result) - _storages(args)
+            recording.unwritable.update(dict.fromkeys(_storages(result) - _storages(args), _COPY_OR_VIEW))
+        if subscripts.name_of(record.call) == "unfold":
+            recording.unwritable.update(dict.fromkeys(_storages(result), _WINDOWS))
         if record.decisions or record.loosened:
             record.step = node
             _remember_result(record, result)
@@ -129,6 +133,19 @@ def _may_be_a_view(recording: Any, record: NodeRecord) -> bool:
     given = record.args[0]
     numbers = (*given.sizes, *given.strides) if isinstance(given, concrete.TensorSnapshot) else ()
     return any(n.free_symbols and not recording.owns(n) for n in numbers)
+
+
+_COPY_OR_VIEW = "what is written to is a copy for some numbers of results, and a view for others"
+# Functionalization takes what no window has for 0 then (FunctionalInverses.cpp, `unfold_inverse`, 2.11 to 2.15).
+_WINDOWS = "windows of a tensor (`unfold`) are written to"
+
+
+def _refuse_unwritable(recording: Any, written: Any) -> None:
+    for tensor in concrete.leaves(written):
+        for storage in _storages(tensor):
+            why = recording.unwritable.get(storage)
+            if why is not None and (why != _WINDOWS or tensor._is_view() or tensor.is_inference()):
+                raise recording.retrace(why)
 
 
 def _storages(tree: Any) -> set[int]:

@@ -7,6 +7,7 @@ takes torch milliseconds, and most questions are open.
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import sympy
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
+_LOG = logging.getLogger("torch.utils._sympy.interp")
 Number = int | float
 Sizes = Mapping[sympy.Basic, Number]
 _WANTED = ((0,), (1,), (5, 7, 11, 13, 17, 19, 23), (4_099, 4_111, 4_127, 4_129, 4_133))
@@ -59,7 +61,10 @@ def _agrees(env: Any, sizes: Sizes) -> bool:
 
 def _value(expr: sympy.Basic, sizes: Sizes) -> Number | None:
     """A number or a truth value; None where it depends on what is not known, or has no value."""
+    said, _LOG.disabled = _LOG.disabled, True  # what has no value is nothing to be told of
     try:
         return sympy_interp(PythonReferenceAnalysis, sizes, expr)  # type: ignore[no-any-return]
     except Exception:  # a size born from data, `n // 0`, or a function that torch has no Python for
         return None
+    finally:
+        _LOG.disabled = said

@@ -1,9 +1,10 @@
 """Errors of compiled graphs.
 
-Owns three repairs (torch 2.11 to 2.15). Inductor's CPU code raises RuntimeError for an index out of bounds, whatever
+Owns four repairs (torch 2.11 to 2.15). Inductor's CPU code raises RuntimeError for an index out of bounds, whatever
 eager raises for it. An `assert` of the function on what it computes itself is a check in the graph, which raises
 RuntimeError where eager raises AssertionError. And so is that there is something to choose from, where how much there
-is comes out of the data: `max` and the like raise IndexError in eager.
+is comes out of the data: `max` and the like raise IndexError in eager. So does an index that is out of the bounds of
+such a size.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 
+from anyshape._torch import subscripts
+
 if TYPE_CHECKING:
     from anyshape.recording import Recording
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 _INDEXING = {
     operator.getitem,
     operator.setitem,
+    subscripts.getitem,
+    subscripts.setitem,
     torch.index_select,
     torch.embedding,
     torch.take,
@@ -47,6 +52,8 @@ _INDEXING = {
 _CHOOSING = {"max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "median", "nanmedian", "kthvalue", "mode"}
 _CHOOSING |= {"select", "getitem"}
 _NOTHING = re.compile(r"(Runtime assertion failed for expression )?(u\d+ >= 1\b|Ne\(u\d+, 0\))")
+_BORN = re.compile(r"\bz?uf?\d+\b")
+_CONDITION = re.compile(r"[\w\s<>=&|()+*/,-]+")
 _OF_RULES = os.path.join("anyshape", "ops", "")
 _OUT_OF_BOUNDS = "index out of bounds"
 _BROKEN = "Runtime assertion failed for expression "  # torch/fx/passes/runtime_assert.py
@@ -60,6 +67,7 @@ class Raises:
     asserts: tuple[str, ...]  # how messages begin that are those of an `assert`
     fills: bool = False  # but for `index_fill` of nothing
     chooses: bool = False  # nothing to choose from is an IndexError
+    picks: frozenset[str] = frozenset()  # numbers born from data on which only indexing insists
 
     def __call__(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
@@ -72,11 +80,19 @@ class Raises:
                     raise IndexError(str(error)) from error
                 if self.asserts and str(error).startswith(self.asserts):
                     raise AssertionError(str(error)) from error
+                if self.picks and self._is_about_bounds(str(error)):
+                    raise IndexError(f"index out of bounds: {error}") from error
                 if self.chooses and _NOTHING.match(str(error)):
                     raise IndexError(f"there is nothing to choose from: {error}") from error
                 raise
 
         return run
+
+    def _is_about_bounds(self, message: str) -> bool:
+        condition = message.removeprefix(_BROKEN).partition(" on node ")[0]
+        born = set(_BORN.findall(condition))
+        told = _CONDITION.fullmatch(condition) is not None and not condition.endswith(" >= 0")
+        return told and bool(born) and born <= self.picks
 
 
 def by(graph: Any, recording: Recording) -> Raises | None:
@@ -90,7 +106,9 @@ def by(graph: Any, recording: Recording) -> Raises | None:
     names = {str(getattr(n.target, "__name__", n.target)).partition(".")[0] for n in calls}
     own = any(n.target is torch.ops.aten._assert_scalar.default and _is_own_check(n) for n in calls)
     chooses = bool(names & _CHOOSING) and not own
-    return Raises(indexes, tuple(asserts), fills, chooses) if indexes or asserts or chooses else None
+    picks = frozenset(str(s) for s, asking in recording.insisting.items() if all(map(subscripts.is_subscript, asking)))
+    found = Raises(indexes, tuple(asserts), fills, chooses, picks)
+    return found if indexes or asserts or chooses or picks else None
 
 
 def _has_nothing(args: Sequence[Any]) -> bool:

@@ -16,6 +16,8 @@ import torch
 from torch._dynamo.variables.builder import SourcelessBuilder
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.functions import SkipFunctionVariable, UserFunctionVariable
+from torch._dynamo.variables.lazy import LazyVariableTracker
+from torch._dynamo.variables.lists import BaseListVariable
 from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch._dynamo.variables.user_defined import UserDefinedClassVariable
@@ -32,6 +34,14 @@ def concerns_oblivious(args: Any) -> bool:
             if isinstance(env, FreeShapeEnv) and env.recording.oblivious.concerns(size.node.expr):
                 return True
     return False
+
+
+def is_given_a_size(args: Any) -> bool:
+    """Whether a call is given a number that is symbolic, by itself or among others."""
+    return any(
+        isinstance(value, SymNodeVariable) or (isinstance(value, BaseListVariable) and is_given_a_size(value.items))
+        for value in map(LazyVariableTracker.realize_all, args)
+    )
 
 
 @contextlib.contextmanager
@@ -59,7 +69,7 @@ def patches(rules: dict[Any, Any], *, when: Callable[[Any], bool] = lambda args:
             if isinstance(self.value, types.BuiltinFunctionType):
                 args, kwargs = _plain_truths(tx, args, kwargs)
             rule = functions.get(self.value) if _hashable(self.value) else None
-            if rule is None or "out" in kwargs or inside_a_rule(tx) or not when(args):
+            if rule is None or "out" in kwargs or inside_a_rule(tx) or not when([*args, *kwargs.values()]):
                 return call_function(self, tx, args, kwargs)
             return SourcelessBuilder.create(tx, rule).call_function(tx, list(args), dict(kwargs))
 
@@ -70,14 +80,14 @@ def patches(rules: dict[Any, Any], *, when: Callable[[Any], bool] = lambda args:
     def by_rule_for_python(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
         """A function of torch's that is written in Python, and would be traced through."""
         rule = functions.get(self.fn) if type(self.fn) is types.FunctionType else None
-        if rule is None or inside_a_rule(tx) or not when(args):
+        if rule is None or inside_a_rule(tx) or not when([*args, *kwargs.values()]):
             return call_python(self, tx, args, kwargs)
         return SourcelessBuilder.create(tx, rule).call_function(tx, list(args), dict(kwargs))
 
     def by_rule_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         args, kwargs = _plain_truths(tx, args, kwargs)
         rule = methods.get(name)
-        if rule is None or inside_a_rule(tx) or not when([self, *args]):
+        if rule is None or inside_a_rule(tx) or not when([self, *args, *kwargs.values()]):
             return call_method(self, tx, name, args, kwargs)
         return SourcelessBuilder.create(tx, rule).call_function(tx, [self, *args], dict(kwargs))
 

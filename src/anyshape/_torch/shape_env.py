@@ -209,6 +209,8 @@ class FreeShapeEnv(ShapeEnv):
             told = self._maybe_evaluate_static(orig_expr) is not None  # an assertion made before may have said it
             if not told and isinstance(orig_expr, sympy.Eq) and self.recording.node is not None and _broadcasts():
                 raise _ends_the_graph()  # a size born from data may be 1 as well, and is stretched then
+            if not told:
+                self.recording.insisted_on(orig_expr)
             return super().guard_or_defer_runtime_assert(orig_expr, msg, fx_node)
         known = None if self.recording.silent else self.settled(orig_expr)
         if known is not None:

@@ -21,6 +21,7 @@ class Known:
     name: str
     applies: Callable[[Case], bool]
     says: tuple[str, ...] = ("",)  # words in what static compilation does wrong, one of them
+    of_eager: bool = False  # eager's own result is arbitrary, and static compilation may agree with it by chance
 
 
 def _writes_a_double_scalar(case: Case) -> bool:
@@ -81,6 +82,11 @@ def _writes_to_what_has_gaps(case: Case) -> bool:
     return _writes_in_place(case) and any(s.op == "select_scatter" for s in case.steps)
 
 
+def _takes_medians_of_expanded(case: Case) -> bool:
+    expanded = any("expanded" in call.layouts for call in case.calls) or _has("expand")(case)
+    return expanded and any(step.op == "max_dim" and ("f", "median") in step.attributes for step in case.steps)
+
+
 KNOWN: tuple[Known, ...] = (
     Known("lost-scalar-write", _writes_a_double_scalar),
     Known(
@@ -103,13 +109,14 @@ KNOWN: tuple[Known, ...] = (
     Known("warned-and-raised", lambda case: True, says=("returned a result with an exception set",)),
     Known("more-digits", _attends_to_few_digits, says=("values",)),
     Known("resized-under-views", _has("out_"), says=("shape",)),
+    Known("medians-of-expanded", _takes_medians_of_expanded, of_eager=True),
 )
 
 
 def name(case: Case, static: str | None) -> str | None:
     """The name of the fault that a case shows; `static` is what static compilation does wrong with it."""
-    if static is None:
-        return None
-    return next(
-        (known.name for known in KNOWN if known.applies(case) and any(words in static for words in known.says)), None
-    )
+    for known in KNOWN:
+        shows = known.of_eager if static is None else any(words in static for words in known.says)
+        if shows and known.applies(case):
+            return known.name
+    return None

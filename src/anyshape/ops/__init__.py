@@ -14,6 +14,7 @@ from anyshape.ops import (
     comparison,
     dropping,
     fourier,
+    given_sizes,
     indexing,
     layouts,
     lengths,
@@ -34,7 +35,15 @@ RULES: dict[Any, Callable[..., Any]] = {
     **reduction.RULES,
 }
 
+# For calls that are given a number which is symbolic.
+SIZE_RULES: dict[Any, Callable[..., Any]] = dict(given_sizes.RULES)
 # For calls about sizes that may not be asked about.
 OBLIVIOUS_RULES: dict[Any, Callable[..., Any]] = dict(squeezing.RULES)
 
-__all__ = ["OBLIVIOUS_RULES", "RULES"]
+
+def all_rules() -> tuple[dict[Any, Callable[..., Any]], ...]:
+    """Those for all calls, for those that are given a size, and for those about oblivious sizes."""
+    return RULES, SIZE_RULES, OBLIVIOUS_RULES
+
+
+__all__ = ["OBLIVIOUS_RULES", "RULES", "SIZE_RULES", "all_rules"]

@@ -1,0 +1,123 @@
+"""Subscripts by numbers that are symbolic, or of sizes that come out of the data.
+
+Owns three repairs (torch 2.11 to 2.15). `x[:, n - 1]` and `x[:, [0, n - 1]]` read the number as a plain int, which
+pins it, and `x[n - 1]` makes a number out of data of where that lies: they are selected here, from the front.
+`x.select(0, i)` of a size born from data, and `x[i]` for a number read from a tensor, are captured without a look at
+the bounds, and Inductor's code reads beyond them: they are required here. And a requirement that fails at run time is
+a RuntimeError there, where eager raises IndexError: which calls are subscripts is told here.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+
+def getitem(tensor: torch.Tensor, key: Any) -> torch.Tensor:
+    """`tensor[key]`, with numbers that are symbolic selected."""
+    selected, rest = _selected(tensor, key)
+    return selected[rest] if rest else selected
+
+
+def setitem(tensor: torch.Tensor, key: Any, value: Any) -> None:
+    """`tensor[key] = value`, with numbers that are symbolic selected."""
+    selected, rest = _selected(tensor, key)
+    selected[rest or ...] = value
+
+
+_SUBSCRIPTS = (operator.getitem, operator.setitem, getitem, setitem)
+_SELECTED = {operator.getitem: getitem, operator.setitem: setitem}
+_SELECTS = {"select": ("dim", "index"), "select_copy": ("dim", "index"), "select_scatter": ("src", "dim", "index")}
+
+
+def rewritten(call: Any, args: Any) -> Any:
+    """The call that a subscript is captured as."""
+    if call not in (operator.getitem, operator.setitem) or not isinstance(args[0], torch.Tensor):
+        return call
+    tensor, parts = args[0], _parts(args[1])
+    if sum(map(_dims_taken, parts)) > tensor.dim():
+        return call  # eager's own error
+    numbers = [index for _, _, index in _numbers(tensor, parts)]
+    numbers += [index for part in parts if isinstance(part, list) for index in part]
+    return _SELECTED[call] if any(isinstance(index, torch.SymInt) for index in numbers) else call
+
+
+def name_of(call: Any) -> str:
+    """A function, an operator or a method by its name alone."""
+    return str(getattr(call, "__name__", call)).partition(".")[0]
+
+
+def is_subscript(call: Any) -> bool:
+    """Whether a call raises IndexError for an index out of bounds, and asks about sizes for nothing else."""
+    return call in _SUBSCRIPTS or name_of(call) in _SELECTS
+
+
+def require_in_bounds(call: Any, args: Any, kwargs: Any) -> None:
+    """Have a call insist on what eager insists on where only the data tells."""
+    if not is_subscript(call) or not isinstance(args[0], torch.Tensor):
+        return
+    for size, index in _indexed(call, args, kwargs):
+        if free_unbacked_symbols((size, index)):
+            torch._check(index < size)
+            torch._check(-size <= index)
+
+
+def _indexed(call: Any, args: Any, kwargs: Any) -> Iterator[tuple[Any, Any]]:
+    """Each size that is indexed by a number, with that number."""
+    tensor, *given = args
+    if call in _SUBSCRIPTS:
+        yield from ((tensor.shape[dim], index) for _, dim, index in _numbers(tensor, _parts(given[0])))
+        return
+    words = {**dict(zip(_SELECTS[name_of(call)], given, strict=False)), **kwargs}
+    axis = words.get("dim")
+    if type(axis) is int and -tensor.dim() <= axis < tensor.dim() and "index" in words:
+        yield tensor.shape[axis], words["index"]
+
+
+def _selected(tensor: torch.Tensor, key: Any) -> tuple[torch.Tensor, tuple[Any, ...]]:
+    """What the symbolic numbers of a key select, and the rest of it."""
+    parts = _parts(key)
+    found = [n for n in _numbers(tensor, parts) if isinstance(n[2], torch.SymInt)]
+    for _, dim, index in reversed(found):
+        tensor = tensor.select(dim, _from_the_front(tensor.shape[dim], index))
+    places = {place for place, _, _ in found}
+    return tensor, tuple(_as_tensor(part, tensor) for place, part in enumerate(parts) if place not in places)
+
+
+def _as_tensor(part: Any, tensor: torch.Tensor) -> Any:
+    """A list of numbers, of which some are symbolic, as the tensor that eager makes of it."""
+    if not isinstance(part, list) or not any(isinstance(n, torch.SymInt) for n in part):
+        return part
+    return torch.stack([torch.scalar_tensor(n, dtype=torch.int64, device=tensor.device) for n in part])
+
+
+def _from_the_front(size: Any, index: Any) -> Any:
+    """An index that is seen to be none from behind; how one that is born from data is counted, only the data tells."""
+    if free_unbacked_symbols((size, index)):
+        return index
+    torch._check(-size <= index)
+    return torch.sym_max(index + size if index < 0 else index, 0)
+
+
+def _parts(key: Any) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,)
+
+
+def _numbers(tensor: torch.Tensor, key: tuple[Any, ...]) -> Iterator[tuple[int, int, Any]]:
+    """The numbers of a key: where each stands, the dim that it indexes, and itself."""
+    left = tensor.dim() - sum(map(_dims_taken, key))  # what an ellipsis stands for
+    dim = 0
+    for place, part in enumerate(key):
+        if isinstance(part, (int, torch.SymInt)) and not isinstance(part, bool) and dim < tensor.dim():
+            yield place, dim, part
+        dim += left if part is Ellipsis else _dims_taken(part)
+
+
+def _dims_taken(part: Any) -> int:
+    if part is None or part is Ellipsis or isinstance(part, (bool, torch.SymBool)):
+        return 0
+    return part.dim() if isinstance(part, torch.Tensor) and part.dtype in (torch.bool, torch.uint8) else 1
