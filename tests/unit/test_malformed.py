@@ -226,6 +226,8 @@ _WORDS = st.sampled_from(
     )
 )
 @example("é+1.5")
+@example("\u2028")
+@example("\u2029batch")
 def test_any_text_is_read_or_refused(text):
     for options in (
         {"shapes": {"x": text}},

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 
 def getitem(tensor: torch.Tensor, key: Any) -> torch.Tensor:
@@ -56,12 +55,19 @@ def is_subscript(call: Any) -> bool:
     return call in _SUBSCRIPTS or name_of(call) in _SELECTS
 
 
+def _are_born(*numbers: Any) -> bool:
+    """Whether some come out of the data; a module of the compiler tells, which code out of an artifact does without."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    return bool(free_unbacked_symbols(numbers))
+
+
 def require_in_bounds(call: Any, args: Any, kwargs: Any) -> None:
     """Have a call insist on what eager insists on where only the data tells."""
     if not is_subscript(call) or not isinstance(args[0], torch.Tensor):
         return
     for size, index in _indexed(call, args, kwargs):
-        if free_unbacked_symbols((size, index)):
+        if _are_born(size, index):
             torch._check(index < size)
             torch._check(-size <= index)
 
@@ -97,7 +103,7 @@ def _as_tensor(part: Any, tensor: torch.Tensor) -> Any:
 
 def _from_the_front(size: Any, index: Any) -> Any:
     """An index that is seen to be none from behind; how one that is born from data is counted, only the data tells."""
-    if free_unbacked_symbols((size, index)):
+    if _are_born(size, index):
         return index
     torch._check(-size <= index)
     return torch.sym_max(index + size if index < 0 else index, 0)

@@ -14,7 +14,7 @@ from anyshape.errors import DeclarationError
 
 # `where` of an error is printed after "  where: ", so its second line is moved as far.
 _INDENT = " " * 9
-_CONTROL = re.compile(r"[^\x20-\x7e\u00a1-\uffff]")
+_CONTROL = re.compile(r"[^\x20-\x7e\u00a1-\u2027\u202a-\uffff]")
 _LONGEST = 100
 
 
