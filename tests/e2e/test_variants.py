@@ -232,7 +232,6 @@ def test_other_compiled_functions_run_while_a_variant_is_traced() -> None:
         worker.join()
 
 
-@pytest.mark.slow  # about one run in thirty still dies where the exception meets C++ that must not throw
 def test_a_process_that_ends_while_one_is_made() -> None:
     """A thread that is cut off in C++, from where compilers call Python, ends the process with an abort."""
     script = (
