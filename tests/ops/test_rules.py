@@ -143,7 +143,7 @@ SIZE_CASES: dict[Any, Case] = {
     torch.hann_window: over_sizes(lambda x: torch.hann_window(x.shape[0]), torch.zeros),
     torch.hamming_window: over_sizes(lambda x: torch.hamming_window(x.shape[0], False), torch.zeros),
     math.log: Case(
-        lambda x: x * math.log(x.shape[0]) + math.log(x.shape[0], 10), [(torch.ones(n),) for n in (3, 7, 2, 1)]
+        lambda x: x * math.log(x.shape[0]) + math.log(x.shape[0], 10), [(torch.ones(n),) for n in (3, 7, 2, 1, 0)]
     ),
     F.avg_pool1d: whole(F.avg_pool1d, 1),
     F.avg_pool2d: whole(F.avg_pool2d, 2),

@@ -49,6 +49,8 @@ def hamming_window(
 
 
 def log(x: Any, base: Any = math.e) -> Any:
+    if x <= 0:
+        return math.log(x, base)  # eager's own error
     return math.log2(x) * math.log(2) if base == math.e else math.log2(x) / math.log2(base)
 
 
