@@ -15,6 +15,11 @@ import sympy
 COPY_OR_VIEW = ("reshape", "reshape_as", "flatten", "ravel", "contiguous", "unflatten")
 
 
+def name_of(call: Any) -> str:
+    """A function, an operator or a method by its name alone."""
+    return str(getattr(call, "__name__", call)).partition(".")[0]
+
+
 @dataclasses.dataclass(frozen=True)
 class SymbolRecord:
     """A free size, stride, offset or int argument."""
@@ -86,6 +91,10 @@ class NodeRecord:
     contradictory: bool = False  # a question got its general answer once, and the true one another time
     where: str = ""  # the user's file and line
     step: Any = None  # its place among the steps of the graph; while it is captured, the node of the graph itself
+
+    @property
+    def name(self) -> str:
+        return name_of(self.call)
 
     def forget(self) -> None:
         """Nothing has been asked yet."""

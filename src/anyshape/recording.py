@@ -245,7 +245,7 @@ class Recording:
                 self._assume(sympy.Eq(expr, truth), sympy.true)
                 return truth
             if general is None and self._ends_a_part(expr):
-                expr = sympy.Ge(*expr.args)
+                expr = expr.weak
                 truth = self.truth(expr)
             elif general is None and (self._is_about_numbers(expr) or self._may_show(expr, truth)):
                 self._assume(expr, truth)
@@ -296,19 +296,26 @@ class Recording:
         return any(s.free_symbols and not self.owns(s) for s in ([sizes[d] for d in dims] if given else sizes))
 
     def _squeezes(self) -> bool:
-        return self.node is not None and getattr(self.node.call, "__name__", self.node.call) in ("squeeze", "squeeze_")
+        return self.node is not None and self.node.name in ("squeeze", "squeeze_")
 
     def _ends_a_part(self, expr: sympy.Basic) -> bool:
         """Whether functionalization asks if one of the parts that a tensor was split in ends beyond it: it ends there.
 
         Where both ends are one, either answer says so (FunctionalInverses.cpp, `split_inverse`).
         """
-        return isinstance(expr, sympy.StrictGreaterThan) and is_in(FUNCTIONAL, self._locate()[1])
+        ends = isinstance(expr, sympy.StrictGreaterThan) or (
+            isinstance(expr, sympy.StrictLessThan) and any(expr.rhs % length == 0 for length in self._part_lengths())
+        )
+        return ends and is_in(FUNCTIONAL, self._locate()[1])
+
+    def _part_lengths(self) -> list[int]:
+        splits = [n.args[1] for n in self.nodes if n.name == "split" and len(n.args or ()) > 1]
+        return [length for length in splits if isinstance(length, int) and length > 0]
 
     def _is_about_a_mask(self, expr: sympy.Basic) -> bool:
         """Whether attention asks if a mask has the sizes of what it masks, which takes another kernel if not."""
         node = self.node
-        if node is None or node.opaque or getattr(node.call, "__name__", "") != "scaled_dot_product_attention":
+        if node is None or node.opaque or node.name != "scaled_dot_product_attention":
             return False
         given = {**dict(zip(("query", "key", "value", "attn_mask"), node.args, strict=False)), **node.kwargs}
         if given.get("attn_mask") is None or not isinstance(expr, sympy.Eq):

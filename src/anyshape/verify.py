@@ -45,7 +45,7 @@ def compare_results(node: NodeRecord, run: Any, result: Any) -> list[Difference]
     """All that tells a result from the one captured, shared memory apart."""
     predicted, real = concrete.leaves(node.result), concrete.leaves(result)
     if len(predicted) != len(real):
-        return [Difference(_name(node), f"{len(predicted)} results", f"{len(real)}")]
+        return [Difference(node.name, f"{len(predicted)} results", f"{len(real)}")]
     found = [_leaf(node, run, want, got, {}, {}) for want, got in zip(predicted, real, strict=True)]
     return [difference for difference in found if difference is not None]
 
@@ -56,7 +56,7 @@ def path(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic]) -> list[sym
     The node is run on symbolic sizes, each question answered as it is at `sizes`. If its result is the prediction for
     all sizes that answer so, nothing but the answers has to be looked at for them.
     """
-    name = _name(node)
+    name = node.name
     if name.startswith(_INDEXING) or "batch_norm" in name:
         return None  # what they make of nothing is not in the metadata
     run = concrete.TracedRun(sizes)
@@ -89,7 +89,7 @@ def identity(node: NodeRecord) -> Hashable:
 
 def _compare(node: NodeRecord, run: concrete.ConcreteRun, *, strict: bool = False) -> Difference | None:
     if node.opaque:
-        return Difference(_name(node), "the sizes seen", "unknown: the call cannot be repeated on its own")
+        return Difference(node.name, "the sizes seen", "unknown: the call cannot be repeated on its own")
     try:
         context = node.context() if node.context else contextlib.nullcontext()
         with run.running(), context, run.mapping((node.args, node.kwargs)):
@@ -101,34 +101,34 @@ def _compare(node: NodeRecord, run: concrete.ConcreteRun, *, strict: bool = Fals
                 result = concrete.call(node.call, args, kwargs)
             real = [_physical(x) for x in concrete.leaves(result)]
     except concrete.NotPlain as error:
-        return Difference(_name(node), "the sizes seen", f"unknown: {error}")
+        return Difference(node.name, "the sizes seen", f"unknown: {error}")
     except Exception as error:
-        if isinstance(error, ZeroDivisionError) and _name(node).startswith("native_batch_norm_backward"):
+        if isinstance(error, ZeroDivisionError) and node.name.startswith("native_batch_norm_backward"):
             return None  # the fake kernel's own arithmetic; the kernel divides by nothing there
-        return Difference(_name(node), "a result", f"{type(error).__name__}: {str(error)[:200]}")
+        return Difference(node.name, "a result", f"{type(error).__name__}: {str(error)[:200]}")
     mapped = any(t.mapped is not None for t in concrete.leaves(node.args) if isinstance(t, concrete.TensorSnapshot))
     if _indexes_nothing(node.call, () if mapped else args, given):
-        return Difference(_name(node), "indices into something", "indices into nothing")
+        return Difference(node.name, "indices into something", "indices into nothing")
     if _normalises_nothing(node, given):
-        return Difference(_name(node), "something to normalise", "nothing")
+        return Difference(node.name, "something to normalise", "nothing")
     predicted = concrete.leaves(node.result)
     if len(predicted) != len(real):
-        return Difference(_name(node), f"{len(predicted)} results", f"{len(real)}")
+        return Difference(node.name, f"{len(predicted)} results", f"{len(real)}")
     shares = {storage: i for i, storage in reversed(list(enumerate(before.values())))}
     arguments = [t for t in concrete.leaves((node.args, node.kwargs)) if isinstance(t, concrete.TensorSnapshot)]
     shared = {t.storage: i for i, t in reversed(list(enumerate(arguments)))}
     for want, (got, dim) in zip(predicted, real, strict=True):
         if isinstance(want, concrete.TensorSnapshot) and want.mapped != dim:
-            return Difference(_name(node), f"dim {want.mapped} mapped", f"{dim}")
+            return Difference(node.name, f"dim {want.mapped} mapped", f"{dim}")
         try:
             difference = _leaf(node, run, want, got, shared, shares)
             difference = difference or _place(node, run, want, got, arguments, given)
         except ZeroDivisionError:  # a size such as `n // m` has no value where m is 0
-            difference = Difference(_name(node), "a size", "a division by zero")
+            difference = Difference(node.name, "a size", "a division by zero")
         if difference:
             return difference
     if strict and node.log is not None and not _same_calls(run, node.log, log.calls):
-        return Difference(_name(node), f"{len(node.log)} aten calls", f"{len(log.calls)} others")
+        return Difference(node.name, f"{len(node.log)} aten calls", f"{len(log.calls)} others")
     return None
 
 
@@ -149,7 +149,7 @@ def _indexes_nothing(call: Any, args: Any, tensors: list[Any]) -> bool:
 
 def _normalises_nothing(node: NodeRecord, tensors: list[Any]) -> bool:
     """Whether statistics would be taken of nothing: eager has a way around the kernel, which refuses it."""
-    name = _name(node)
+    name = node.name
     if "batch_norm" not in name or "backward" in name or not tensors:
         return False
     trains = next((x for x in concrete.leaves((node.args, node.kwargs)) if type(x) is bool), False)
@@ -173,17 +173,17 @@ def _leaf(
 ) -> Difference | None:
     if isinstance(want, concrete.TensorSnapshot):
         if not hasattr(got, "untyped_storage"):
-            return Difference(_name(node), "a tensor", type(got).__name__)
+            return Difference(node.name, "a tensor", type(got).__name__)
         sizes = [run.rename(s) for s in want.sizes]
         real = [concrete.number_expr(s) for s in got.shape]
         if len(sizes) != len(real) or any(run.unequal(a, b) for a, b in zip(sizes, real, strict=True)):
-            return Difference(_name(node), f"shape {tuple(sizes)}", f"{tuple(real)}")
+            return Difference(node.name, f"shape {tuple(sizes)}", f"{tuple(real)}")
         # No kernel picks its dtype by a size; layer_norm_backward's fake one does, of nothing (torch 2.11 to 2.15).
         same_dtype = want.dtype == got.dtype or concrete.is_aten(node.call)
         if not same_dtype or want.device != got.device:
-            return Difference(_name(node), f"{want.dtype} on {want.device}", f"{got.dtype} on {got.device}")
+            return Difference(node.name, f"{want.dtype} on {want.device}", f"{got.dtype} on {got.device}")
         if want.conj != got.is_conj() or want.negated != got.is_neg():
-            return Difference(_name(node), "a lazy conjugate", "another")
+            return Difference(node.name, "a lazy conjugate", "another")
         # Where the layout may be any, only the strides of views tell which memory is meant.
         compared = node.strides_show or (node.sharing_shows and _storage(got) in shares)
         addressed = [i for i, n in enumerate(real) if n != 1] if 0 not in real and compared else []
@@ -191,17 +191,17 @@ def _leaf(
         actual = [concrete.number_expr(s) for s in got.stride()]
         if any(run.unequal_strides(strides[i], actual[i]) for i in addressed):
             what = f"strides {tuple(strides.values())}"
-            return Difference(_name(node), what, f"{tuple(actual)}", only_strides=True)
+            return Difference(node.name, what, f"{tuple(actual)}", only_strides=True)
         # Of nothing it shows in one way: autograd refuses writes to a leaf and its views, however empty.
         seen = node.sharing_shows and (0 not in real or node.leaf_written)
         if seen and shared.get(want.storage) != shares.get(_storage(got)):
-            return Difference(_name(node), "memory shared one way", "another")
+            return Difference(node.name, "memory shared one way", "another")
         return None
     if isinstance(want, concrete.ScalarSnapshot):
         value = run.rename(want.expr)
-        return Difference(_name(node), f"{value}", f"{got}") if run.unequal(value, concrete.number_expr(got)) else None
+        return Difference(node.name, f"{value}", f"{got}") if run.unequal(value, concrete.number_expr(got)) else None
     if isinstance(want, (int, float, bool, str)) and want != got:
-        return Difference(_name(node), f"{want}", f"{got}")
+        return Difference(node.name, f"{want}", f"{got}")
     return None
 
 
@@ -213,12 +213,12 @@ def _place(
     real = [t for t in given if of and _storage(t) == _storage(got)]
     if len(of) != 1 or len(real) != 1 or 0 in map(concrete.number_expr, got.shape):
         return None
-    if _name(node).startswith("as_strided"):  # counts from where the memory begins
+    if node.name.startswith("as_strided"):  # counts from where the memory begins
         return None
     captured = run.rename(want.offset - of[0].offset)
     there = concrete.number_expr(got.storage_offset()) - concrete.number_expr(real[0].storage_offset())
     if run.unequal(captured, there):
-        return Difference(_name(node), f"a view from element {captured} on", f"{there}")
+        return Difference(node.name, f"a view from element {captured} on", f"{there}")
     return None
 
 
@@ -229,7 +229,3 @@ def _physical(value: Any) -> tuple[Any, int | None]:
 
 def _storage(tensor: Any) -> int:
     return int(tensor.untyped_storage()._cdata)
-
-
-def _name(node: NodeRecord) -> str:
-    return node.call if isinstance(node.call, str) else getattr(node.call, "__name__", str(node.call))

@@ -267,6 +267,28 @@ def test_parts_that_are_not_the_last_ones_are_told_apart() -> None:
     agrees(fn, *((torch.randn(n, 2),) for n in (5, 9, 6, 4, 7)))
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("sizes", [(2, 3, 1), (3, 1, 2)], ids=["less", "whole"])
+def test_a_write_to_the_only_part_is_one_program(sizes: tuple[int, ...], backend: str) -> None:
+    """Whether the part is as long as it may be at most is asked of a number, the other way round."""
+
+    def fn(x: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        whole = x.clone()
+        torch.add(value, 1, out=whole.split(3, dim=1)[0])
+        return whole
+
+    with expect_programs(1):
+        agrees(fn, *((torch.randn(2, n), torch.randn(2, n)) for n in sizes), backend=backend)
+
+
+@pytest.mark.parametrize("first", [(3, 4), (4, 4)], ids=["unequal", "equal"])
+def test_transforms_with_a_gradient_are_one_program_for_equal_sizes_too(first: tuple[int, int]) -> None:
+    fn = lambda x: torch.fft.rfft(x, dim=0).abs().sum(0)
+    calls = ((torch.randn(*s, requires_grad=True),) for s in (first, (5, 5), (5, 3), (1, 4), (4, 1), (2, 2)))
+    with expect_programs(1):
+        agrees(fn, *calls, backward=True)
+
+
 @pytest.mark.parametrize("first", [(2, 2), (4, 5)], ids=["one window", "several"])
 def test_windows_with_a_gradient_are_one_program(first: tuple[int, int]) -> None:
     sizes = (first, (3, 2), (2, 6), (5, 4))

@@ -58,6 +58,7 @@ from anyshape._torch import (
     scans,
     slices,
     steps,
+    transforms,
 )
 from anyshape._torch import rules as rule_calls
 from anyshape._torch.forgetting import forget_answers
@@ -146,6 +147,7 @@ def patches(
         stack.enter_context(reshapes.patches())
         stack.enter_context(collapsing.repaired())
         stack.enter_context(products.patches())
+        stack.enter_context(transforms.patches())
         stack.enter_context(steps.patches())
         stack.enter_context(scans.patches())
         stack.enter_context(ranges.patches())

@@ -102,7 +102,7 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
         record.loosened |= recording.oblivious.loosened and not recording.oblivious.strict
         if _may_be_a_view(recording, record):
             recording.unwritable.update(dict.fromkeys(_storages(result) - _storages(args), _COPY_OR_VIEW))
-        if subscripts.name_of(record.call) == "unfold":
+        if record.name == "unfold":
             recording.unwritable.update(dict.fromkeys(_storages(result), _WINDOWS))
         if record.decisions or record.loosened:
             record.step = node
@@ -128,7 +128,7 @@ def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
 
 def _may_be_a_view(recording: Any, record: NodeRecord) -> bool:
     """Whether a call copies or does not by sizes that are born from data, so that no answer about them holds."""
-    if getattr(record.call, "__name__", record.call) not in COPY_OR_VIEW or record.opaque or not record.args:
+    if record.name not in COPY_OR_VIEW or record.opaque or not record.args:
         return False
     given = record.args[0]
     numbers = (*given.sizes, *given.strides) if isinstance(given, concrete.TensorSnapshot) else ()

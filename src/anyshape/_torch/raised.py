@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 
 from anyshape._torch import subscripts
+from anyshape.answers import name_of
 
 if TYPE_CHECKING:
     from anyshape.recording import Recording
@@ -103,7 +104,7 @@ def by(graph: Any, recording: Recording) -> Raises | None:
     asserts += [n.args[1] for n in calls if n.target is torch._assert_async and _is_assert(n)]
     indexes = any(n.target in _INDEXING for n in calls)
     fills = any(n.target in ("index_fill", "index_fill_") for n in calls)
-    names = {str(getattr(n.target, "__name__", n.target)).partition(".")[0] for n in calls}
+    names = {name_of(n.target) for n in calls}
     own = any(n.target is torch.ops.aten._assert_scalar.default and _is_own_check(n) for n in calls)
     chooses = bool(names & _CHOOSING) and not own
     picks = frozenset(str(s) for s, asking in recording.insisting.items() if all(map(subscripts.is_subscript, asking)))

@@ -77,6 +77,5 @@ def _written(node: NodeRecord) -> NodeRecord:
     try:
         dumps(node)
     except Exception:
-        name = getattr(node.call, "__name__", str(node.call))
-        return dataclasses.replace(node, call=name, args=None, kwargs=None, result=None, log=None, opaque=True)
+        return dataclasses.replace(node, call=node.name, args=None, kwargs=None, result=None, log=None, opaque=True)
     return node

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from anyshape.answers import name_of
+
 
 def getitem(tensor: torch.Tensor, key: Any) -> torch.Tensor:
     """`tensor[key]`, with numbers that are symbolic selected."""
@@ -43,11 +45,6 @@ def rewritten(call: Any, args: Any) -> Any:
     numbers = [index for _, _, index in _numbers(tensor, parts)]
     numbers += [index for part in parts if isinstance(part, list) for index in part]
     return _SELECTED[call] if any(isinstance(index, torch.SymInt) for index in numbers) else call
-
-
-def name_of(call: Any) -> str:
-    """A function, an operator or a method by its name alone."""
-    return str(getattr(call, "__name__", call)).partition(".")[0]
 
 
 def is_subscript(call: Any) -> bool:

@@ -108,6 +108,7 @@ KNOWN: tuple[Known, ...] = (
     Known("gaps-written-to", _writes_to_what_has_gaps, says=("strides",)),
     Known("warned-and-raised", lambda case: True, says=("returned a result with an exception set",)),
     Known("more-digits", _attends_to_few_digits, says=("values",)),
+    Known("interpolates-in-other-digits", _has("interpolate"), says=("values",)),
     Known("resized-under-views", _has("out_"), says=("shape",)),
     Known("medians-of-expanded", _takes_medians_of_expanded, of_eager=True),
 )
