@@ -22,6 +22,7 @@ from anyshape._torch import (
     aliases,
     breaks,
     capture,
+    code_size,
     common_sizes,
     failures,
     light_code,
@@ -364,6 +365,7 @@ class Engine:
             make_shared=functools.partial(
                 common_sizes.job, master, self._backend, {s: recording.text(s) for s in places}
             ),
+            loaded=code_size.loaded,
         )
 
     def serves_alone(self, code: types.CodeType, *, guarded: bool) -> bool:

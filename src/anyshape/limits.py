@@ -12,8 +12,9 @@ from anyshape.errors import DeclarationError
 
 KEYS = "ANYSHAPE_KEYS"
 VARIANTS = "ANYSHAPE_VARIANTS"
+VARIANT_BYTES = "ANYSHAPE_VARIANT_BYTES"
 CUDA_GRAPHS = "ANYSHAPE_CUDA_GRAPHS"
-_DEFAULTS = {KEYS: 100_000, VARIANTS: 8, CUDA_GRAPHS: 64}
+_DEFAULTS = {KEYS: 100_000, VARIANTS: 8, VARIANT_BYTES: 1 << 30, CUDA_GRAPHS: 64}
 
 
 def keys() -> int:
@@ -24,6 +25,11 @@ def keys() -> int:
 def variants() -> int:
     """Sizes of a program that have code of their own; the one that is called least makes room."""
     return _read(VARIANTS, least=1)
+
+
+def variant_bytes() -> int:
+    """Code of variants that a process loads; none of it can be unloaded, so there are no more of them then."""
+    return _read(VARIANT_BYTES, least=0)
 
 
 def cuda_graphs() -> int:

@@ -29,6 +29,7 @@ class Variant:
     text: str
     calls: int
     seconds: float
+    code_bytes: int = 0  # of machine code that was loaded while it was made; what is loaded stays
 
 
 @dataclasses.dataclass(frozen=True)

@@ -39,6 +39,7 @@ class Policy:
     share: float = 1.0  # of the time that compiling the program took, spent on a size, makes it hot
     calls: int = 2_000  # so do these many calls, however short
     most: int = dataclasses.field(default_factory=limits.variants)  # sizes of a program that have code of their own
+    most_bytes: int = dataclasses.field(default_factory=limits.variant_bytes)  # of code, of all programs together
     most_shared: int = 2  # variants for what hot sizes have in common, made when there are more of them
     most_keys: int = 4_096  # sizes whose calls are counted
     slower: float = 1.0  # a variant that takes this part of the general program's time, or more, is dropped
@@ -76,6 +77,7 @@ class _Sizes:
         "alone",
         "calls",
         "clock",
+        "code_bytes",
         "general",
         "recent",
         "run",
@@ -100,13 +102,14 @@ class _Sizes:
         self.shared: _SharedCode | None = None  # whose code `run` is, where it is not for these sizes alone
         self.alone = False  # what sizes have in common is of no use to these
         self.seconds = 0.0  # that the variant took to make
+        self.code_bytes = 0  # that were loaded for it
 
 
 class _SharedCode:
     """A shared variant and what it took to make."""
 
-    def __init__(self, code: Shared, seconds: float) -> None:
-        self.code, self.seconds = code, seconds
+    def __init__(self, code: Shared, seconds: float, code_bytes: int) -> None:
+        self.code, self.seconds, self.code_bytes = code, seconds, code_bytes
 
 
 class Tiers:
@@ -123,6 +126,7 @@ class Tiers:
         compile_seconds: Callable[[], float],
         wanted: Callable[[Key], bool] | None = None,
         make_shared: Callable[[Sequence[Key]], Callable[[], Shared] | None] | None = None,
+        loaded: Callable[[], int] = lambda: 0,
         policy: Policy | None = None,
         worker: Worker | None = None,
     ) -> None:
@@ -134,6 +138,7 @@ class Tiers:
         self._compile_seconds = compile_seconds
         self._wanted = wanted  # sizes that a clause of `specialize` names; None: those that are hot
         self._make_shared = make_shared
+        self._loaded = loaded  # bytes of code in this process so far
         self._shared: list[_SharedCode] = []
         self._shared_tried = 0
         self.policy = policy or Policy()
@@ -159,10 +164,11 @@ class Tiers:
     def variants(self) -> tuple[Variant, ...]:
         """Those that serve calls."""
         served = [(k, s) for k, s in list(self._sizes.items()) if s.run is not None]
-        own = [Variant(self._text(k), s.served + s.recent, s.seconds) for k, s in served if s.shared is None]
+        alone = [(k, s) for k, s in served if s.shared is None]
+        own = [Variant(self._text(k), s.served + s.recent, s.seconds, s.code_bytes) for k, s in alone]
         for shared in self._shared:
             calls = sum(s.served + s.recent for _, s in served if s.shared is shared)
-            own.append(Variant(shared.code.text, calls, shared.seconds))
+            own.append(Variant(shared.code.text, calls, shared.seconds, shared.code_bytes))
         return tuple(own)
 
     def make_now(self, args: Sequence[Any]) -> None:
@@ -222,11 +228,14 @@ class Tiers:
         with self._lock:
             if sizes.state != "counted":
                 return
-            shared = None
-            if not sizes.alone and len(self._own()) >= self.policy.most:
-                if self._takes_shared(key, sizes):
-                    return
-                shared = self._shared_job(key)
+            shares = not sizes.alone and len(self._own()) >= self.policy.most
+            if shares and self._takes_shared(key, sizes):
+                return
+            if self._worker.code_bytes >= self.policy.most_bytes:
+                sizes.state = "left"
+                self.dropped[f"no room for more code ({limits.VARIANT_BYTES})"] += 1
+                return
+            shared = self._shared_job(key) if shares else None
             if shared is None and not self._room_for(sizes):
                 sizes.until = 1.25 * sizes.calls
                 return
@@ -237,13 +246,14 @@ class Tiers:
         job = self._make(args)  # looks at the inputs now, and keeps none of them
 
         def work() -> None:
-            began = time.perf_counter()
+            began, before = time.perf_counter(), self._loaded()
             try:
                 run = job()
             except Exception as error:
                 self._drop(key, sizes, f"{NOT_COMPILED}: {type(error).__name__}: {str(error)[:200]}")
                 return
-            sizes.seconds = time.perf_counter() - began
+            sizes.seconds, sizes.code_bytes = time.perf_counter() - began, self._loaded() - before
+            self._worker.code_bytes += sizes.code_bytes
             sizes.clock, sizes.samples = self._clock(), 0
             sizes.state = "tried"
             sizes.run = run
@@ -270,15 +280,17 @@ class Tiers:
         return job
 
     def _share(self, key: Key, sizes: _Sizes, job: Callable[[], Shared]) -> None:
-        began = time.perf_counter()
+        began, before = time.perf_counter(), self._loaded()
         try:
             made = job()
             admitted = made.admits(key)
         except Exception as error:
             self.dropped[f"code for several sizes {NOT_COMPILED}: {type(error).__name__}: {str(error)[:200]}"] += 1
             admitted = False
+        code_bytes = self._loaded() - before
+        self._worker.code_bytes += code_bytes
         if admitted:
-            self._shared = [*self._shared, _SharedCode(made, time.perf_counter() - began)]
+            self._shared = [*self._shared, _SharedCode(made, time.perf_counter() - began, code_bytes)]
         with self._lock:
             sizes.alone = not admitted
             sizes.state = "counted"
@@ -345,6 +357,7 @@ class Worker:
         self._waiting: collections.Counter[int] = collections.Counter()
         self._thread: threading.Thread | None = None
         self._ended = False
+        self.code_bytes = 0  # that were loaded for all that it made
 
     def submit(self, owner: Any, job: Callable[[], None]) -> None:
         if self._ended:

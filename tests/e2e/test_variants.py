@@ -53,6 +53,14 @@ def test_a_hot_size_gets_its_own_code_without_a_second_capture() -> None:
     assert "variant" in str(anyshape.explain(f))
 
 
+def test_the_code_of_a_variant_is_counted() -> None:
+    f = anyshape.compile(normalised)
+    with fresh_cache():
+        heat(f, torch.randn(9, 31), 4)
+    (variant,) = f.variants
+    assert 1_000 < variant.code_bytes < 10_000_000
+
+
 def train_alike(sizes: list[int], atol: float) -> Any:
     """A compiled model, after steps whose gradients were eager's."""
     model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.LayerNorm(8), nn.Linear(8, 2))

@@ -12,12 +12,13 @@ from anyshape import limits
 from anyshape.testing import difference
 
 
-@pytest.mark.parametrize("name", [limits.KEYS, limits.VARIANTS, limits.CUDA_GRAPHS])
+@pytest.mark.parametrize("name", [limits.KEYS, limits.VARIANTS, limits.VARIANT_BYTES, limits.CUDA_GRAPHS])
 @pytest.mark.parametrize("text", ["many", "-1", "1.5", ""])
 def test_what_is_no_number_is_refused_with_a_fix(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     reads: dict[str, Callable[[], int]] = {
         limits.KEYS: limits.keys,
         limits.VARIANTS: limits.variants,
+        limits.VARIANT_BYTES: limits.variant_bytes,
         limits.CUDA_GRAPHS: limits.cuda_graphs,
     }
     default = reads[name]()

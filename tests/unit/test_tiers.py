@@ -107,6 +107,17 @@ def test_a_variant_that_cannot_be_made_is_said_so_and_not_tried_again() -> None:
     assert dict(tiers.dropped) == {"n == 7 could not be compiled: RuntimeError: no such luck": 1}
 
 
+def test_no_more_are_made_when_there_is_no_room_for_their_code() -> None:
+    """What is loaded stays loaded, so nothing is gained by giving one up."""
+    sizes = iter(range(0, 1000, 100))
+    tiers = make_tiers(policy=Policy(samples=4, most_bytes=150), loaded=lambda: next(sizes))
+    for size in (1, 2, 3, 4):
+        call(tiers, size, 25)
+    assert [(v.text, v.code_bytes) for v in tiers.variants] == [("n == 1", 100), ("n == 2", 100)]
+    assert dict(tiers.dropped) == {"no room for more code (ANYSHAPE_VARIANT_BYTES)": 2}
+    assert call(tiers, 1, 1) + call(tiers, 3, 1) == ["for 1", "general"]
+
+
 def test_the_least_called_makes_room() -> None:
     tiers = make_tiers(policy=Policy(samples=2, most=2))
     for size in (1, 2):

@@ -1,0 +1,39 @@
+"""How much machine code Inductor has loaded.
+
+Owns the count: its libraries for the CPU and its kernels for a GPU, of the whole process. Neither is ever unloaded, by
+torch or when the last call of it is gone, so it only grows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import Any
+
+
+def loaded() -> int:
+    """Bytes, so far; 0 while nothing has been compiled."""
+    codecache = sys.modules.get("torch._inductor.codecache")
+    if codecache is None:
+        return 0
+    ending = f".{codecache.CppPythonBindingsCodeCache.entry_function}"  # modules are named by a hash and by this
+    libraries = [module for name, module in list(sys.modules.items()) if name.endswith(ending)]
+    kernels = [k for module in list(codecache.PyCodeCache.modules) for k in list(vars(module).values())]
+    return sum(map(_library, libraries)) + sum(map(_kernel, kernels))
+
+
+def _library(module: Any) -> int:
+    file = getattr(module, "__file__", None)
+    with contextlib.suppress(OSError):
+        return os.path.getsize(file) if file else 0
+    return 0
+
+
+def _kernel(value: Any) -> int:
+    """Of what a generated module holds: a kernel of Triton's has the code of each of its configurations."""
+    made = getattr(value, "compile_results", None)
+    if not isinstance(made, list):
+        return 0
+    binaries = (getattr(getattr(result, "kernel", None), "kernel", None) for result in made)
+    return sum(len(binary) for binary in binaries if isinstance(binary, bytes))
