@@ -18,7 +18,18 @@ import torch
 import torch.nn.functional as F
 
 from anyshape import attempts, compiler, dispatch, engine, ops, verify
-from anyshape._torch import aliases, capture, light_code, memory, out_calls, shape_env, shortcuts, slices, specialise
+from anyshape._torch import (
+    aliases,
+    capture,
+    failures,
+    light_code,
+    memory,
+    out_calls,
+    shape_env,
+    shortcuts,
+    slices,
+    specialise,
+)
 from anyshape.answers import NodeRecord
 from anyshape.dispatch import Admission
 from anyshape.fuzz.oracle import Target
@@ -149,13 +160,13 @@ def a_way_of_its_own_is_taken_for_all() -> Iterator[None]:
 
 @fault
 def strides_are_those_of_the_first_call() -> Iterator[None]:
-    layout = Recording.layout
+    symbolic = shape_env.symbolic_strides
 
-    def baked(self: Recording, sizes: Any, strides: Any, symbols: Any, free_stride: Any) -> Any:
-        made = layout(self, sizes, strides, symbols, free_stride)
+    def baked(sizes: Any, strides: Any, symbols: Any, free_stride: Any) -> Any:
+        made = symbolic(sizes, strides, symbols, free_stride)
         return [sympy.Integer(n) if s.is_Symbol else s for s, n in zip(made, strides, strict=True)]
 
-    with replaced(Recording, "layout", baked):
+    with replaced(shape_env, "symbolic_strides", baked):
         yield
 
 
@@ -365,7 +376,7 @@ def an_answer_is_the_opposite() -> Iterator[None]:
 
 @fault
 def a_capture_that_fails_is_an_error() -> Iterator[None]:
-    with replaced(capture, "runs_eagerly", lambda *args, **kwargs: False):
+    with replaced(failures, "runs_eagerly", lambda *args, **kwargs: False):
         yield
 
 
@@ -499,12 +510,12 @@ def warnings_of_eager_calls_are_lost() -> Iterator[None]:
 
 @unfound("made up for: the strides of the call are not those of the program, and it runs eagerly")
 def strides_of_expanded_inputs_are_taken_for_dense() -> Iterator[None]:
-    layout = Recording.layout
+    symbolic = shape_env.symbolic_strides
 
-    def dense(self: Recording, sizes: Any, strides: Any, symbols: Any, free_stride: Any) -> Any:
-        return layout(self, sizes, [s or 1 for s in strides], symbols, free_stride)
+    def dense(sizes: Any, strides: Any, symbols: Any, free_stride: Any) -> Any:
+        return symbolic(sizes, [s or 1 for s in strides], symbols, free_stride)
 
-    with replaced(Recording, "layout", dense):
+    with replaced(shape_env, "symbolic_strides", dense):
         yield
 
 

@@ -82,3 +82,10 @@ def test_there_are_faults_enough() -> None:
     assert FAULTS.keys() == FOUND.keys() | UNFOUND.keys()
     assert FOUND.keys().isdisjoint(UNFOUND)
     assert sum(number <= PROGRAMS for number in FOUND.values()) >= ENOUGH
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_can_be_put_in(name: str) -> None:
+    """What it replaces is still there, and is called as it was."""
+    with FAULTS[name]():
+        pass
