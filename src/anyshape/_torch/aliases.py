@@ -83,7 +83,7 @@ def restorer(graph: Any) -> Restorer | None:
     for i, node in enumerate(inputs):
         fake = value(node)
         if isinstance(fake, torch.Tensor) and fake.layout is torch.strided:
-            storages.setdefault(_storage(fake), i)
+            storages.setdefault(concrete.storage(fake), i)
             numbers = [(n, f"v[{i}].shape[{j}]") for j, n in enumerate(fake.shape)]
             numbers += [(n, f"v[{i}].stride({j})") for j, n in enumerate(fake.stride())]
             for number, place in [*numbers, (fake.storage_offset(), f"v[{i}].storage_offset()")]:
@@ -97,7 +97,7 @@ def restorer(graph: Any) -> Restorer | None:
         fake = value(node)
         if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided or node in inputs:
             continue
-        source = storages.get(_storage(fake))
+        source = storages.get(concrete.storage(fake))
         if source is None:
             continue
         replay = _replay(position, node, inputs, source) if fake.requires_grad else None
@@ -121,13 +121,15 @@ def _replay(position: int, output: Any, inputs: Sequence[Any], source: int) -> R
     fake = inputs[source].meta["example_value"]
     if not fake.requires_grad or fake._version > 0 or not _may_overlap(fake):
         return None
-    own = _storage(fake)
+    own = concrete.storage(fake)
     places = {node: i for i, node in enumerate(inputs)}
     steps: list[tuple[Any, Any, Any]] = []
     for node in _ancestors(output):
         if node in places:
             continue
-        plain = lambda v: _storage(v) == own if isinstance(v, torch.Tensor) else isinstance(v, (int, torch.SymInt))
+        plain = lambda v: (
+            concrete.storage(v) == own if isinstance(v, torch.Tensor) else isinstance(v, (int, torch.SymInt))
+        )
         if node.op not in ("call_function", "call_method") or memory.writes(node):
             return None
         if not all(map(plain, concrete.leaves(node.meta.get("example_value")))):
@@ -159,7 +161,3 @@ def _differs(result: torch.Tensor, stride: Sequence[int], offset: int) -> bool:
         return False
     addressed = (a != b for n, a, b in zip(result.shape, result.stride(), stride, strict=True) if n > 1)
     return result.storage_offset() != offset or any(addressed)
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata

@@ -21,6 +21,7 @@ from torch._C._functorch import (
     get_unwrapped,
     is_batchedtensor,
     is_functorch_wrapped_tensor,
+    is_gradtrackingtensor,
     maybe_get_bdim,
 )
 from torch._dispatch.python import enable_python_dispatcher
@@ -107,6 +108,20 @@ class NotPlain(Exception):
     """A value that cannot be made again from metadata alone (sparse, a subclass, a script object)."""
 
 
+def differentiated(value: Any) -> Any:
+    """A tensor without what `torch.func.grad` puts around it, which has its sizes and strides."""
+    while isinstance(value, torch.Tensor) and is_gradtrackingtensor(value):
+        value = get_unwrapped(value)
+    return value
+
+
+def storage(tensor: torch.Tensor) -> int:
+    """Which memory a tensor has, whatever transforms of functions put around it."""
+    while is_functorch_wrapped_tensor(tensor):
+        tensor = get_unwrapped(tensor)
+    return tensor.untyped_storage()._cdata
+
+
 def mapped_dim(value: Any) -> int | None:
     """The dim of a tensor that vmap maps over, where it does."""
     return maybe_get_bdim(value) if isinstance(value, torch.Tensor) and is_batchedtensor(value) else None
@@ -122,6 +137,7 @@ def snapshot(tree: Any) -> Any:
 
     def leaf(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
+            value = differentiated(value)
             mapped = mapped_dim(value)
             value = physical(value)
             if value.layout is not torch.strided or type(value) not in _PLAIN or is_functorch_wrapped_tensor(value):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -29,7 +30,9 @@ def forget_answers(tensor: Any) -> None:
     if not symbols or any(node.maybe_as_int() is not None for node in symbols):
         return  # a size that is known by now would be a number from then on, and a guard of torch's
     preserved = torch.autograd._unsafe_preserve_version_counter(tensor)
-    with _nothing_computed(env), torch.no_grad(), preserved, in_kernel_invocation_manager(tensor.fake_mode):
+    # A transform of functorch's would take it for a write to what the function that it transforms has captured.
+    outside = temporarily_clear_interpreter_stack()
+    with outside, _nothing_computed(env), torch.no_grad(), preserved, in_kernel_invocation_manager(tensor.fake_mode):
         tensor.as_strided_(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 

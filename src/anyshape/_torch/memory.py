@@ -83,7 +83,7 @@ def writes(node: Any) -> bool:
 
 def _storages(values: Iterable[Any]) -> set[int]:
     tensors = [t for v in values for t in concrete.leaves(v) if isinstance(t, torch.Tensor)]
-    return {t.untyped_storage()._cdata for t in tensors if t.layout is torch.strided}
+    return {concrete.storage(t) for t in tensors if t.layout is torch.strided}
 
 
 def _record_storages(*trees: Any) -> set[int]:

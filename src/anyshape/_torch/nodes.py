@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 import torch._dynamo.utils as dynamo_utils
+import torch._functorch.eager_transforms as eager_transforms
 import torch.nn.functional as F
 from torch._dynamo.exc import unimplemented
 from torch._dynamo.variables.tensor import TensorVariable
@@ -82,6 +83,10 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
         subscripts.require_in_bounds(node.target, args, kwargs)
         if memory.writes(node):
             _refuse_unwritable(recording, (args[:1], kwargs.get("out")))
+        if node.target is eager_transforms._autograd_grad:
+            # A node may be run more than once. Of this one no more is verified here than that gradients are laid out as
+            # what they are of: the calls that compute them are nodes of the aten graph.
+            kwargs = {**kwargs, "retain_graph": True}
         given = [t for t in concrete.leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
 
         def run() -> Any:
@@ -150,7 +155,7 @@ def _refuse_unwritable(recording: Any, written: Any) -> None:
 
 def _storages(tree: Any) -> set[int]:
     tensors = (t for t in concrete.leaves(tree) if isinstance(t, torch.Tensor) and t.layout is torch.strided)
-    return {t.untyped_storage()._cdata for t in tensors}
+    return {concrete.storage(t) for t in tensors}
 
 
 def _refuse_overlap(written: Any) -> None:
