@@ -386,3 +386,17 @@ def test_a_selection_whose_input_is_written_raises_in_backward() -> None:
         assert difference(fn, f, (x,), backward=True) is None
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             f(x).backward()
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("sizes", [(3, 1, 0, 5), (0, 4, 1)])
+@pytest.mark.parametrize("loss", [F.mse_loss, F.smooth_l1_loss, F.huber_loss, F.l1_loss])
+def test_losses_of_an_empty_batch_have_their_gradients(loss: Any, sizes: tuple[int, ...], backend: str) -> None:
+    """Fake kernels of some divide by how many elements there are."""
+    fn = lambda x: loss(x, torch.zeros_like(x))
+    f = anyshape.compile(fn, backend=backend)
+    for n in sizes:
+        x = torch.randn(n, 3, requires_grad=True)
+        assert difference(fn, f, (x,), backward=True, rtol=1e-4, atol=1e-5) is None
+    assert len(f.programs) == 1
+    assert not f.fallbacks
