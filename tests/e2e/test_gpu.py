@@ -9,9 +9,9 @@ import torch
 from test_experts import BLOCKS
 
 import anyshape
-from anyshape import limits
+from anyshape import limits, tiers
 from anyshape._torch import cuda_graphs
-from anyshape.testing import expect_programs
+from anyshape.testing import difference, expect_programs
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
@@ -85,3 +85,29 @@ def test_a_first_call_that_does_not_wait(training: bool) -> None:
             x = torch.randn(*shape, 64, device="cuda")
             torch.testing.assert_close(f(x), net(x), rtol=1e-3, atol=1e-3)
     assert [p.calls for p in f.programs] == [4] and list(f.fallbacks.values()) == [1], f.fallbacks
+
+
+def test_slices_whose_bounds_may_lie_beyond_are_one_program() -> None:
+    """Inductor of torch 2.11 takes them for slices of sizes out of the data."""
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        cache = x.new_zeros(x.shape[0], 16, x.shape[2])
+        cache[:, : min(x.shape[1], 16)] = x[:, :16]
+        return cache, x[:1] + 1, x[:, 1:] * 2, x[:, -2:] * 2, x[:, ::2] + 1, x[:, 1:-1] + 1
+
+    f = anyshape.compile(fn)
+    for size in ((2, 5, 8), (3, 20, 8), (1, 1, 8), (0, 4, 8), (4, 16, 2), (2, 0, 8)):
+        assert difference(fn, f, (torch.randn(size, device="cuda"),)) is None
+    assert not f.fallbacks
+    assert len(f.programs) <= 2, [p.behaviour for p in f.programs]
+
+
+def test_the_code_of_a_variant_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    soon = tiers.Policy(samples=2, share=0.0, slower=float("inf"))
+    monkeypatch.setattr(tiers, "Policy", lambda: soon)
+    f = anyshape.compile(lambda x: x.softmax(-1) * 2 + x.mean(0))
+    for _ in range(4):
+        f(torch.randn(64, 300, device="cuda"))
+    assert f.wait(120)
+    (variant,) = f.variants
+    assert 1_000 < variant.code_bytes < 10_000_000

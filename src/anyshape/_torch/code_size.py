@@ -7,6 +7,7 @@ torch or when the last call of it is gone, so it only grows.
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import sys
 from typing import Any
@@ -24,16 +25,24 @@ def loaded() -> int:
 
 
 def _library(module: Any) -> int:
-    file = getattr(module, "__file__", None)
-    with contextlib.suppress(OSError):
-        return os.path.getsize(file) if file else 0
-    return 0
+    return _size(getattr(module, "__file__", None) or "")
 
 
 def _kernel(value: Any) -> int:
-    """Of what a generated module holds: a kernel of Triton's has the code of each of its configurations."""
+    """Of what a generated module holds: a kernel of Triton's has the code of each of its configurations in files."""
     made = getattr(value, "compile_results", None)
     if not isinstance(made, list):
         return 0
-    binaries = (getattr(getattr(result, "kernel", None), "kernel", None) for result in made)
-    return sum(len(binary) for binary in binaries if isinstance(binary, bytes))
+    from torch._inductor.runtime.cache_dir_utils import triton_cache_dir
+    from torch._inductor.runtime.runtime_utils import triton_hash_to_path_key
+
+    directory = triton_cache_dir(getattr(value, "triton_meta", {}).get("device", 0))
+    hashes = [str(getattr(result.kernel, "hash", "")) for result in made]
+    places = (os.path.join(directory, triton_hash_to_path_key(h), "*.cubin") for h in hashes if h)
+    return sum(_size(file) for place in places for file in glob.glob(place))
+
+
+def _size(file: str) -> int:
+    with contextlib.suppress(OSError):
+        return os.path.getsize(file)
+    return 0

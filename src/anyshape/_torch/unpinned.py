@@ -3,13 +3,15 @@
 Owns what free sizes get instead. `adaptive_avg_pool2d` and `adaptive_max_pool2d` are unrolled over their windows:
 eager's kernel is called, which has none to unroll. So it is for a convolution whose weight has free sizes; in its
 gradient they are pinned, for the kernel lays it out by them as no fake kernel tells. Where there is one, nothing is
-laid out channels last for the others either. `glu` halves a size: halves of any size are slices too. Code for an exact
-size is Inductor's own.
+laid out channels last for the others either. `glu` halves a size: halves of any size are slices too. A slice whose
+bounds may lie beyond its dim is taken for one of a size out of the data (2.11): it is cut as eager cuts it. Code for an
+exact size is Inductor's own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -19,12 +21,16 @@ import torch
 import torch._inductor.decomposition as decomposition
 import torch._inductor.graph as inductor_graph
 import torch._inductor.lowering as inductor_lowering
+from torch._inductor import ir
+from torch._inductor.ir import TensorBox
 from torch._inductor.virtualized import V
-from torch.utils._sympy.functions import FloorDiv
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils._sympy.functions import FloorDiv, Max, Min
 
 from anyshape._torch.shape_env import FreeShapeEnv
 
 _aten = torch.ops.aten
+_TELLS_SLICES = "_register_unbacked_slice_size_bindings"  # came with bounds that are clamped
 
 
 def _of_any_size(stock: Callable[..., Any], general: Callable[..., Any], asked: int = 0) -> Callable[..., Any]:
@@ -46,6 +52,31 @@ def _glu(x: Any, dim: int = -1) -> Any:
     half = FloorDiv(size, 2)
     first, second = (known[_aten.slice.Tensor](x, dim, *ends) for ends in ((0, half), (half, size)))
     return known[_aten.mul.Tensor](first, known[_aten.sigmoid.default](second))
+
+
+def _slice(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def lower(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1, **rest: Any) -> Any:
+        dim = dim + len(x.get_size()) if dim < 0 else dim
+        size = sympy.sympify(x.get_size()[dim])
+        owned = size.free_symbols and not free_unbacked_symbols((size, start, end))
+        if rest or not owned or not isinstance(V.graph.sizevars.shape_env, FreeShapeEnv):
+            return stock(x, dim, 0 if start is None else start, sys.maxsize if end is None else end, step, **rest)
+        first = _within(0 if start is None else start, size)
+        last = _within(size if end is None else end, size)
+        if not V.graph.sizevars.statically_known_leq(first, last):
+            last = Max(first, last)
+        return TensorBox(ir.SliceView.create(x.data, dim, first, last, step, clamp=False))
+
+    return lower
+
+
+def _within(bound: Any, size: Any) -> Any:
+    """A bound as eager takes it; whether it counts from the end was asked when the slice was captured."""
+    known, bound = V.graph.sizevars, sympy.sympify(bound)
+    if known.size_hint(bound) < 0:
+        bound = bound + size
+        return bound if known.statically_known_geq(bound, 0) else Max(bound, 0)
+    return bound if known.statically_known_leq(bound, size) else Min(bound, size)
 
 
 def _convolution(*args: Any) -> Any:
@@ -94,6 +125,8 @@ def patches() -> Iterator[None]:
     }
     if (op := _aten.convolution.default) in known:
         lowered[op] = _of_any_size(known[op], _convolution, asked=1)
+    if (op := _aten.slice.Tensor) in known and not hasattr(inductor_lowering, _TELLS_SLICES):
+        lowered[op] = _slice(known[op])
     decomposed = {largest: _decomposed(table[largest])} if largest in table else {}
     layout = mock.patch.object(inductor_graph.GraphLowering, "decide_layout_opt", staticmethod(_decide_layout_opt))
     with mock.patch.dict(known, lowered), mock.patch.dict(table, decomposed), layout:
