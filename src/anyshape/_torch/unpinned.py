@@ -61,9 +61,11 @@ def _slice(stock: Callable[..., Any]) -> Callable[..., Any]:
         owned = size.free_symbols and not free_unbacked_symbols((size, start, end))
         if rest or not owned or not isinstance(V.graph.sizevars.shape_env, FreeShapeEnv):
             return stock(x, dim, 0 if start is None else start, sys.maxsize if end is None else end, step, **rest)
-        first = _within(0 if start is None else start, size)
-        last = _within(size if end is None else end, size)
-        if not V.graph.sizevars.statically_known_leq(first, last):
+        start, end = 0 if start is None else start, size if end is None or end == sys.maxsize else end
+        first, last = _within(start, size), _within(end, size)
+        if isinstance(start, int) and isinstance(end, int) and (start < 0) == (end < 0):
+            last = last if start <= end else first
+        elif first != 0 and not V.graph.sizevars.statically_known_leq(first, last):
             last = Max(first, last)
         return TensorBox(ir.SliceView.create(x.data, dim, first, last, step, clamp=False))
 
