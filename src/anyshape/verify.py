@@ -56,8 +56,7 @@ def path(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic]) -> list[sym
     The node is run on symbolic sizes, each question answered as it is at `sizes`. If its result is the prediction for
     all sizes that answer so, nothing but the answers has to be looked at for them.
     """
-    name = node.name
-    if name.startswith(_INDEXING) or "batch_norm" in name:
+    if _reads_at_indices(node.call) or "batch_norm" in node.name:
         return None  # what they make of nothing is not in the metadata
     run = concrete.TracedRun(sizes)
     try:
@@ -96,7 +95,7 @@ def _compare(node: NodeRecord, run: concrete.ConcreteRun, *, strict: bool = Fals
             args = run.make(node.args)
             kwargs = run.make(node.kwargs)
             given = [concrete.physical(t) for t in concrete.leaves((args, kwargs)) if hasattr(t, "untyped_storage")]
-            before = {id(t): _storage(t) for t in given}
+            before = {id(t): concrete.storage(t) for t in given}
             with concrete.OpLog() as log:
                 result = concrete.call(node.call, args, kwargs)
             real = [_physical(x) for x in concrete.leaves(result)]
@@ -143,9 +142,14 @@ _DIVIDE_BY_COUNTS = (
 _INDEXING = ("index.", "_unsafe_index.", "index_select", "gather", "embedding", "take.", "_unsafe_masked_index.")
 
 
+def _reads_at_indices(call: Any) -> bool:
+    """By its name with the overload: `index.Tensor` reads, `index_fill.int_Scalar` does not."""
+    return str(getattr(call, "__name__", call)).startswith(_INDEXING)
+
+
 def _indexes_nothing(call: Any, args: Any, tensors: list[Any]) -> bool:
     """Whether indices would be read from an empty tensor, which fails whatever they are; fake tensors cannot tell."""
-    if not str(getattr(call, "__name__", call)).startswith(_INDEXING) or len(tensors) < 2:
+    if not _reads_at_indices(call) or len(tensors) < 2:
         return False
     read = list(tensors[0].shape)
     if len(args) > 1 and isinstance(args[1], (list, tuple)):  # index.Tensor: only the dims with an index are read at
@@ -192,7 +196,7 @@ def _leaf(
         if want.conj != got.is_conj() or want.negated != got.is_neg():
             return Difference(node.name, "a lazy conjugate", "another")
         # Where the layout may be any, only the strides of views tell which memory is meant.
-        compared = node.strides_show or (node.sharing_shows and _storage(got) in shares)
+        compared = node.strides_show or (node.sharing_shows and concrete.storage(got) in shares)
         addressed = [i for i, n in enumerate(real) if n != 1] if 0 not in real and compared else []
         strides = {i: run.rename(want.strides[i]) for i in addressed}
         actual = [concrete.number_expr(s) for s in got.stride()]
@@ -201,7 +205,7 @@ def _leaf(
             return Difference(node.name, what, f"{tuple(actual)}", only_strides=True)
         # Of nothing it shows in one way: autograd refuses writes to a leaf and its views, however empty.
         seen = node.sharing_shows and (0 not in real or node.leaf_written)
-        if seen and shared.get(want.storage) != shares.get(_storage(got)):
+        if seen and shared.get(want.storage) != shares.get(concrete.storage(got)):
             return Difference(node.name, "memory shared one way", "another")
         return None
     if isinstance(want, concrete.ScalarSnapshot):
@@ -217,7 +221,7 @@ def _place(
 ) -> Difference | None:
     """Where a view begins in the memory of an argument; told if that is the argument of one tensor alone."""
     of = [t for t in arguments if isinstance(want, concrete.TensorSnapshot) and t.storage == want.storage]
-    real = [t for t in given if of and _storage(t) == _storage(got)]
+    real = [t for t in given if of and concrete.storage(t) == concrete.storage(got)]
     if len(of) != 1 or len(real) != 1 or 0 in map(concrete.number_expr, got.shape):
         return None
     if node.name.startswith("as_strided"):  # counts from where the memory begins
@@ -232,7 +236,3 @@ def _place(
 def _physical(value: Any) -> tuple[Any, int | None]:
     """A result with the dim that vmap maps over, and which that is; asked while vmap is there."""
     return concrete.physical(value), concrete.mapped_dim(value)
-
-
-def _storage(tensor: Any) -> int:
-    return int(tensor.untyped_storage()._cdata)

@@ -77,5 +77,6 @@ def _written(node: NodeRecord) -> NodeRecord:
     try:
         dumps(node)
     except Exception:
-        return dataclasses.replace(node, call=node.name, args=None, kwargs=None, result=None, log=None, opaque=True)
+        name = getattr(node.call, "__name__", str(node.call))  # with its overload, which tells calls apart
+        return dataclasses.replace(node, call=name, args=None, kwargs=None, result=None, log=None, opaque=True)
     return node

@@ -22,7 +22,6 @@ import torch._inductor.decomposition as decomposition
 import torch._inductor.graph as inductor_graph
 import torch._inductor.lowering as inductor_lowering
 from torch._inductor import ir
-from torch._inductor.ir import TensorBox
 from torch._inductor.virtualized import V
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._sympy.functions import FloorDiv, Max, Min
@@ -67,7 +66,7 @@ def _slice(stock: Callable[..., Any]) -> Callable[..., Any]:
             last = last if start <= end else first
         elif first != 0 and not V.graph.sizevars.statically_known_leq(first, last):
             last = Max(first, last)
-        return TensorBox(ir.SliceView.create(x.data, dim, first, last, step, clamp=False))
+        return ir.TensorBox(ir.SliceView.create(x.data, dim, first, last, step, clamp=False))
 
     return lower
 
