@@ -75,6 +75,7 @@ class Recording:
         self.asserted: set[sympy.Basic] = set()  # conditions on sizes born from data, of the user's `assert`
         self.insisting: dict[sympy.Symbol, set[Any]] = {}  # the calls that a number born from data has to suit
         self.unwritable: dict[int, str] = {}  # memory to which no graph writes as eager does, and why
+        self.part_lengths: set[int] = set()  # of the parts that tensors are split in
         self.writes = False  # the graph writes to memory that it shares
         self.top = top  # nothing of the call has run before, and its arguments are those that the door let in
         self.let_in: set[str] = set()  # sources of inputs that the door has checked
@@ -304,13 +305,9 @@ class Recording:
         Where both ends are one, either answer says so (FunctionalInverses.cpp, `split_inverse`).
         """
         ends = isinstance(expr, sympy.StrictGreaterThan) or (
-            isinstance(expr, sympy.StrictLessThan) and any(expr.rhs % length == 0 for length in self._part_lengths())
+            isinstance(expr, sympy.StrictLessThan) and any(expr.rhs % length == 0 for length in self.part_lengths)
         )
         return ends and is_in(FUNCTIONAL, self._locate()[1])
-
-    def _part_lengths(self) -> list[int]:
-        splits = [n.args[1] for n in self.nodes if n.name == "split" and len(n.args or ()) > 1]
-        return [length for length in splits if isinstance(length, int) and length > 0]
 
     def _is_about_a_mask(self, expr: sympy.Basic) -> bool:
         """Whether attention asks if a mask has the sizes of what it masks, which takes another kernel if not."""

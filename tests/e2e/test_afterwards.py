@@ -45,6 +45,35 @@ def test_one_program(fn: Callable[..., Any], order: tuple[int, ...]) -> None:
     assert sum(p.calls for p in f.programs) == 2 * len(order)
 
 
+def _whole(x: Tensor) -> Tensor:
+    first, *_ = x.split(2)
+    return first.exp()
+
+
+def _written(x: Tensor) -> Tensor:
+    x.split(2)[0].mul_(3)
+    return x + 1
+
+
+def _joined(x: Tensor) -> Tensor:
+    return torch.cat([part * (i + 1) for i, part in enumerate(x.split(2))])
+
+
+@pytest.mark.parametrize("order", [(2, 1, 0), (0, 1, 2)], ids=["nothing last", "nothing first"])
+@pytest.mark.parametrize("fn", [_whole, _written, _joined])
+def test_nothing_is_one_part(fn: Callable[..., Any], order: tuple[int, ...]) -> None:
+    f = anyshape.compile(fn, backend="aot_eager", fullgraph=True)
+    grad = fn is not _written
+    for n in order:
+        assert difference(fn, f, (torch.randn(n, 3, requires_grad=grad),), backward=grad) is None
+    assert len(f.programs) == 1
+    assert [p.text for p in f.programs[0].predicates] == ["((x.shape[0] + 1)//2) <= 1"]
+    for n in (3, 4):
+        assert difference(fn, f, (torch.randn(n, 3, requires_grad=grad),), backward=grad) is None
+    assert len(f.programs) == 2
+    assert f.fallbacks == {}
+
+
 def test_gradients_pass_through() -> None:
     fn = lambda x: (x * 2).split(2)
     f = anyshape.compile(fn, backend="aot_eager")

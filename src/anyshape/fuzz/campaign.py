@@ -30,7 +30,7 @@ from anyshape.fuzz.oracle import Target, Verdict
 from anyshape.fuzz.repro import Finding
 from anyshape.fuzz.shrink import shrink
 
-CHUNK = 100
+CHUNK = 200
 _COUNTS = ("programs", "calls", "raised", "fallbacks", "compiled", "variants")  # of a chunk, and of all
 
 
