@@ -68,6 +68,7 @@ def build() -> Any:
         variants: bool = typer.Option(
             False, help="Whether every size gets code of its own, and is called again until that serves it."
         ),
+        device: str = typer.Option("cpu", help="Where the tensors of generated programs are: cpu or cuda."),
         opinfo: bool = typer.Option(False, help="Instead: every operator of torch's own database over sizes."),
         only: str = typer.Option(None, help="With --opinfo: names of operators, separated by commas."),
         model: str = typer.Option(None, help="Instead: a model of yours, as module:factory."),
@@ -83,7 +84,7 @@ def build() -> Any:
         from anyshape.fuzz import campaign, command
         from anyshape.fuzz.oracle import Target
 
-        target = Target(compiler, backend, economy, variants)
+        target = Target(compiler, backend, economy, variants, device)
         if opinfo:
             found = command.opinfo(target, only=only, shard=campaign.parse_shard(shard), json_file=json)
         elif assumptions:

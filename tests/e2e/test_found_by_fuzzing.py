@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import linecache
+import pathlib
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -304,3 +307,69 @@ def test_batch_norm_without_channels() -> None:
     with pytest.raises(IndexError, match="Dimension out of range"):
         f(torch.ones(3))
     assert any("batch_norm left to eager" in text for program in f.programs for text in program.graph_breaks)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_copy_of_a_copy_is_of_what_was_there(backend: str) -> None:
+    """With one element the first copy is of the whole input, and Inductor left both out, written to or not."""
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        parts = torch.stack(x.roll(1, -1).unbind(-1), dim=0)
+        x.mul_(2)
+        return parts, x
+
+    agrees(fn, *((torch.randn(n),) for n in (1, 3, 2)), backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("grad", [False, True], ids=["plain", "grad"])
+def test_a_view_of_what_is_expanded_has_no_memory_of_its_own(grad: bool, backend: str) -> None:
+    """It was looked for in the memory of the input with the strides of a copy, which has more elements."""
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        pairs = x.view(*x.shape[:-1], x.shape[-1] // 2, 2).transpose(-2, -3)
+        return pairs, pairs.detach(), x.sum(0)
+
+    make = lambda n: torch.randn(1, n, requires_grad=grad).expand(n, n).detach().requires_grad_(grad)
+    agrees(fn, *((make(n),) for n in (2, 6, 4)), backend=backend, backward=grad)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_views_of_complex_tensors_with_gaps(backend: str) -> None:
+    fn = lambda x: (x[:, 1:].unflatten(0, (-1, 2)), x[:, 1:].unflatten(0, (-1, 2)) * 2)
+    calls = ((torch.randn(n, n + 1, dtype=torch.complex64),) for n in (2, 4, 6))
+    agrees(fn, *calls, backend=backend)
+
+
+BAD_TOKEN = """
+import torch
+import torch.nn.functional as F
+import anyshape
+
+table = torch.randn(5, 64)
+f = anyshape.compile(lambda i: F.embedding(i, table) * 2)
+tokens = torch.randint(0, 5, (512,))
+f(tokens)
+tokens[300] = 9
+try:
+    f(tokens)
+except IndexError as error:
+    print("told", type(error).__name__)
+tokens[300] = 4
+print("goes on", torch.equal(f(tokens), F.embedding(tokens, table) * 2))
+"""
+
+
+def test_a_bad_index_in_a_parallel_loop_does_not_end_the_process(tmp_path: pathlib.Path) -> None:
+    """As it does in stock torch, whose kernel throws out of a loop that several threads run."""
+    script = tmp_path / "bad_token.py"
+    script.write_text(BAD_TOKEN)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["told IndexError", "goes on True"], done.stderr[-2000:]
+
+
+def test_selecting_from_nothing() -> None:
+    fn = lambda x: (x.select(1, 0) * 2, torch.trapezoid(x, dim=-2))
+    f = agrees(fn, (torch.randn(2, 3),), (torch.randn(0, 2),), (torch.randn(5, 1),))
+    with pytest.raises(IndexError, match="out of range"):
+        f(torch.randn(4, 0))

@@ -13,8 +13,9 @@ import pytest
 import torch
 
 import anyshape
+from anyshape import testing
 from anyshape._torch import specialise
-from anyshape.fuzz import campaign, command, known, models, opinfos, repro, worker
+from anyshape.fuzz import campaign, command, known, models, opinfos, oracle, repro, rounding, worker
 from anyshape.fuzz.case import Call, Case, Input, Step, dumps, loads
 from anyshape.fuzz.corpus import Corpus
 from anyshape.fuzz.generate import generate
@@ -145,6 +146,18 @@ def test_the_repro_file_of_a_variant_waits_for_it() -> None:
     compile(text, "repro", "exec")
 
 
+def test_the_repro_file_of_another_device_makes_its_tensors_there() -> None:
+    steps = (Step("arange", "v0", ("x0",), (("dim", 0),)), *SQUEEZE.steps)
+    case = dataclasses.replace(SQUEEZE, steps=steps)
+    target = Target(backend="inductor", device="cuda")
+    finding = repro.Finding(case, Verdict("values", "result: values differ"), target, 4, 17)
+    text = repro.text(finding)
+    assert "v0 = torch.arange(x0.shape[0], device='cuda')" in text and "torch.arange(x0.shape[0])" in case.source
+    assert ', device="cuda")' in text and "--device cuda" in text
+    compile(text, "repro", "exec")
+    assert repro.from_json(finding.json()).target == target
+
+
 def test_a_finding_survives_json() -> None:
     finding = repro.Finding(SQUEEZE, Verdict("values", "text"), Target("stock:dynamic"), 1, 2, SQUEEZE, "also")
     again = repro.from_json(json.loads(json.dumps(finding.json())))
@@ -168,9 +181,10 @@ def test_a_campaign_is_kept_and_goes_on_where_it_stopped(tmp_path: pathlib.Path,
 
 
 def test_shards_are_the_whole_and_nothing_twice() -> None:
-    whole = settings(programs=320).chunks()
-    parts = [settings(programs=320, shard=(i, 3)).chunks() for i in range(3)]
-    assert sorted(chunk for part in parts for chunk in part) == whole and whole[-1] == (300, 320)
+    programs = 3 * campaign.CHUNK + 20
+    whole = settings(programs=programs).chunks()
+    parts = [settings(programs=programs, shard=(i, 3)).chunks() for i in range(3)]
+    assert sorted(chunk for part in parts for chunk in part) == whole and whole[-1] == (programs - 20, programs)
 
 
 def test_the_shard_is_torchruns_where_none_is_given(monkeypatch: Any) -> None:
@@ -336,3 +350,35 @@ def test_model_mode_names_the_smallest_failing_call(monkeypatch: Any) -> None:
     report = models.fuzz(f"{__name__}:factory", Target(), calls=12, seed=0)
     assert report.smallest is not None and report.smallest.sizes[0] == 1
     assert "the smallest: batch=1" in report.text()
+
+
+# -- rounding --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_as_near_to_the_exact_result_is_rounded_otherwise() -> None:
+    outcome = lambda *values: testing.Outcome(torch.tensor(values), None, ())
+    exact = testing.Outcome(torch.tensor([1.0, 2.0], dtype=torch.float64), None, ())
+    eager = outcome(1.0, 2.0001)
+    assert rounding.are_as_near(eager, outcome(1.0001, 2.0), exact)
+    assert not rounding.are_as_near(eager, outcome(1.01, 2.0), exact)
+    assert not rounding.are_as_near(eager, outcome(float("nan"), 2.0), exact)
+    assert not rounding.are_as_near(eager, outcome(1.0), exact)
+    assert not rounding.are_as_near(outcome(1, 2), outcome(1, 3), outcome(1, 2))
+
+
+def test_a_wrong_value_is_no_rounding(monkeypatch: Any) -> None:
+    """Nor is one in a case that has all digits already."""
+    wrong = lambda fn, *_: lambda *args: tuple(t + 1 for t in fn(*args))
+    monkeypatch.setattr(oracle, "compiled", wrong)
+    assert judge(SQUEEZE, Target()).kind == "values"
+    wide = rounding.widened(SQUEEZE)
+    assert wide is not None and rounding.widened(wide) is None and judge(wide, Target()).kind == "values"
+
+
+def test_a_machine_that_is_too_small_is_no_finding(monkeypatch: Any) -> None:
+    def full(*args: Any) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 17179869184 bytes.")
+
+    monkeypatch.setattr(oracle, "compiled", lambda fn, *_: full)
+    verdict = judge(SQUEEZE, Target())
+    assert (verdict.kind, verdict.text) == (None, "no memory")

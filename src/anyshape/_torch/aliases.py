@@ -3,9 +3,10 @@
 Owns two repairs. AOTAutograd gives back an output that aliases a mutated input by `as_strided` with the strides of the
 functionalised copy, and from the beginning of the memory. With symbolic strides or a symbolic offset that is not where
 eager's view lies (wrong values on torch 2.11 to 2.15 with `dynamic=True` for `x.reshape(-1).add_(1)` on a strided `x`,
-and for `x[2:].flatten().mul_(2)`); with static ones it replays the view and is right. And the gradient of `as_strided`
-is shared out among elements of an input that lie at one place (`torch.ones(1).expand(2)`), where that of a view is not:
-there the views are replayed here.
+and for `x[2:].flatten().mul_(2)`; on a GPU, where an input may be copied for the alignment of its memory, for each view
+of such a one); with static ones it replays the view and is right. And the gradient of `as_strided`
+is shared out among elements of an input that lie at one place (`torch.ones(1).expand(2)`), where that of a view is not,
+and its strides are of a copy that needs more memory than there is: there the views are made here, and not by the graph.
 """
 
 from __future__ import annotations
@@ -74,7 +75,10 @@ class Restorer:
 
 
 def restorer(graph: Any) -> Restorer | None:
-    """What gives each aliasing output eager's layout, or None if no output aliases an input."""
+    """What gives each aliasing output eager's layout, or None if no output aliases an input.
+
+    The graph no longer gives back those that are replayed.
+    """
     nodes = list(graph.graph.nodes)
     inputs = [n for n in nodes if n.op == "placeholder"]
     value: Callable[[Any], Any] = lambda n: n.meta.get("example_value") if isinstance(n, torch.fx.Node) else None
@@ -100,12 +104,12 @@ def restorer(graph: Any) -> Restorer | None:
         source = storages.get(concrete.storage(fake))
         if source is None:
             continue
-        replay = _replay(position, node, inputs, source) if fake.requires_grad else None
+        replay = _replay(position, node, inputs, source)
         if replay is not None:
             replays.append(replay)
             continue
         # What is not written is replayed; an input that is captured without an offset may come with one later.
-        symbolic = any(isinstance(s, torch.SymInt) for s in (*fake.stride(), fake.storage_offset()))
+        symbolic = any(isinstance(s, torch.SymInt) for s in (*fake.shape, *fake.stride(), fake.storage_offset()))
         if not symbolic and value(inputs[source])._version == 0:
             continue
         # The offset counts from that of the input: an input that is no view was captured without one.
@@ -113,13 +117,17 @@ def restorer(graph: Any) -> Restorer | None:
         numbers = [concrete.number_expr(n) for n in (*fake.shape, *fake.stride(), fake.storage_offset() - base)]
         if all(e.free_symbols <= places.keys() for e in numbers):
             repairs.append(Repair(position, source, fake.dim(), tuple(numbers), places))
+    if replays:
+        made_here = {replay.position for replay in replays}
+        nodes[-1].args = (type(outputs)(None if i in made_here else node for i, node in enumerate(outputs)),)
+        graph.recompile()
     return Restorer(tuple(repairs), tuple(replays)) if repairs or replays else None
 
 
 def _replay(position: int, output: Any, inputs: Sequence[Any], source: int) -> Replay | None:
     """The views that make an output of an input whose elements may lie at one place; None if there is no need."""
     fake = inputs[source].meta["example_value"]
-    if not fake.requires_grad or fake._version > 0 or not _may_overlap(fake):
+    if fake._version > 0 or not (_may_overlap(fake) if fake.requires_grad else 0 in fake.stride()):
         return None
     own = concrete.storage(fake)
     places = {node: i for i, node in enumerate(inputs)}

@@ -59,6 +59,7 @@ from anyshape._torch import (
     scans,
     slices,
     steps,
+    subscripts,
     transforms,
 )
 from anyshape._torch import rules as rule_calls
@@ -151,6 +152,7 @@ def patches(
         stack.enter_context(parts.patches())
         stack.enter_context(transforms.patches())
         stack.enter_context(steps.patches())
+        stack.enter_context(subscripts.patches())
         stack.enter_context(scans.patches())
         stack.enter_context(ranges.patches())
         stack.enter_context(numbers.patches())

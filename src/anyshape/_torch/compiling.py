@@ -21,6 +21,7 @@ import torch._inductor.config as inductor_config
 import torch.compiler.config as compiler_config
 
 from anyshape._torch import (
+    complex_views,
     concrete,
     cuda_graphs,
     direct_writes,
@@ -30,6 +31,7 @@ from anyshape._torch import (
     lowering,
     output_strides,
     pooled_gradients,
+    raising_loops,
     read_and_written,
     unpinned,
 )
@@ -56,6 +58,8 @@ def scope() -> Iterator[None]:
         stack.enter_context(unpinned.patches())
         stack.enter_context(divisions.patches())
         stack.enter_context(read_and_written.patches())
+        stack.enter_context(complex_views.patches())
+        stack.enter_context(raising_loops.patches())
         stack.enter_context(kept_copies.patches())
         stack.enter_context(pooled_gradients.patches())
         stack.enter_context(output_strides.patches())

@@ -1,18 +1,21 @@
-"""Divisions in the places that loops read and write (torch 2.11 to 2.15).
+"""Divisions in the code that Inductor generates (torch 2.11 to 2.15).
 
-Owns what the ranges of the loops settle: `(x0 + 256 * x1 + 256 * n * x2) // (256 * n)` is `x2` where x0 runs to 256 and
-x1 to n. Inductor finds that where n is a number or, since 2.13, known to be 2 or more. For an n that may be 0 its
-kernels divide for every element and loops that could be one stay several, though a loop of no length reads nothing.
+Owns those by a size in the code around kernels: `(n * n) // n` is evaluated for an n of 0 too, and is 0 then. And what
+the ranges of loops settle in the places that they read and write: `(x0 + 256 * x1 + 256 * n * x2) // (256 * n)` is `x2`
+where x0 runs to 256 and x1 to n. Inductor finds that where n is a number or, since 2.13, known to be 2 or more. For an
+n that may be 0 its kernels divide for every element and loops that could be one stay several, though a loop of no
+length reads nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 from unittest import mock
 
 import sympy
+from torch._inductor.codegen.common import PythonPrinter
 from torch._inductor.sizevars import SizeVarAllocator
 from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
@@ -78,5 +81,20 @@ def _factors(product: Any) -> list[Any]:
     return [f.base if f.is_Pow and f.exp.is_Integer and f.exp > 0 else f for f in factors]
 
 
-def patches() -> contextlib.AbstractContextManager[Any]:
-    return mock.patch.object(SizeVarAllocator, "_simplify_with_ranges", _simplify_with_ranges)
+_stock_print: Callable[..., str] = PythonPrinter._print_FloorDiv
+
+
+def _print_floor_div(self: Any, expr: Any) -> str:
+    if type(self) is not PythonPrinter or expr.args[1].is_number:  # others are for code of kernels
+        return _stock_print(self, expr)
+    base, divisor = map(self.doprint, expr.args)
+    return f"(({base}) // max({divisor}, 1))"
+
+
+@contextlib.contextmanager
+def patches() -> Iterator[None]:
+    with (
+        mock.patch.object(SizeVarAllocator, "_simplify_with_ranges", _simplify_with_ranges),
+        mock.patch.object(PythonPrinter, "_print_FloorDiv", _print_floor_div),
+    ):
+        yield

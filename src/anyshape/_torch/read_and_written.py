@@ -1,13 +1,14 @@
 """Calls that read what they write.
 
-Owns three repairs of Inductor (torch 2.11 to 2.15; the last until 2.13). Where nobody reads a tensor after
+Owns four repairs of Inductor (torch 2.11 to 2.15; the last two until 2.13). Where nobody reads a tensor after
 `index_put`, it writes over it (fx_passes/reinplace.py), and does not ask whether the values are of the same memory:
 `y.index_copy(0, i, y)` then reads what it has just written. Such a call keeps its copy. And `copy_` (lowering.py)
 computes what it stores first, but not where that is a view: of the target's own memory, as in
 `y[1:] = y[:-1].clone()`, whose clone is left out as one of no use, or of something not computed yet, as in
 `y[1:] = y[:-1] * 2` with sizes that have to be found equal. And what is written whole (`mutate_to`, lowering.py) is put
 in the place of what was there, though a write to a part of that is still to come: `z = y.index_copy(0, i, v)` and then
-`z[z > 0] = 1` writes the ones first. It is written there after it.
+`z[z > 0] = 1` writes the ones first. It is written there after it. And a copy of a copy of an input is left out
+(`remove_noop_ops`, fx_passes/post_grad.py), though the input is written to and the copy is of what it was. It stays.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+import torch._inductor.fx_passes.post_grad as post_grad
 import torch._inductor.fx_passes.reinplace as reinplace
 import torch._inductor.lowering as inductor_lowering
 from torch._inductor import ir
@@ -67,6 +69,19 @@ def _mutate_to(stock: Callable[..., Any]) -> Callable[..., Any]:
     return mutate_to
 
 
+def _same_meta(stock: Callable[..., bool]) -> Callable[..., bool]:
+    """Whether a call may be left out for what it is given: not a copy of memory that is written to."""
+
+    def same_meta(node: torch.fx.Node, source: torch.fx.Node) -> bool:
+        if node.target in (aten.clone.default, aten.copy.default):
+            writes = node.graph.find_nodes(op="call_function", target=aten.copy_.default)
+            if get_node_storage(source) in {get_node_storage(write.args[0]) for write in writes}:
+                return False
+        return stock(node, source)
+
+    return same_meta
+
+
 @contextlib.contextmanager
 def patches() -> Iterator[None]:
     known, lowerings = reinplace.inplaceable_ops, inductor_lowering.lowerings
@@ -78,5 +93,6 @@ def patches() -> Iterator[None]:
         mock.patch.dict(known, checked),
         mock.patch.dict(lowerings, {aten.copy_.default: copy_}),
         mock.patch.object(inductor_lowering, "mutate_to", mutate_to),
+        mock.patch.object(post_grad, "same_meta", _same_meta(post_grad.same_meta)),
     ):
         yield

@@ -1,17 +1,21 @@
 """Subscripts by numbers that are symbolic, or of sizes that come out of the data.
 
-Owns three repairs (torch 2.11 to 2.15). `x[:, n - 1]` and `x[:, [0, n - 1]]` read the number as a plain int, which
-pins it, and `x[n - 1]` makes a number out of data of where that lies: they are selected here, from the front.
-`x.select(0, i)` of a size born from data, and `x[i]` for a number read from a tensor, are captured without a look at
-the bounds, and Inductor's code reads beyond them: they are required here. And a requirement that fails at run time is
-a RuntimeError there, where eager raises IndexError: which calls are subscripts is told here.
+Owns four repairs (torch 2.11 to 2.15; the last for 2.11). `x[:, n - 1]` and `x[:, [0, n - 1]]` read the number as a
+plain int, which pins it, and `x[n - 1]` makes a number out of data of where that lies: they are selected here, from the
+front. `x.select(0, i)` of a size born from data, and `x[i]` for a number read from a tensor, are captured without a
+look at the bounds, and Inductor's code reads beyond them: they are required here. A requirement that fails at run time
+is a RuntimeError there, where eager raises IndexError: which calls are subscripts is told here. And torch 2.11 does not
+look at the bounds of `x.select(0, 2)` at all.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import operator
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -67,6 +71,40 @@ def require_in_bounds(call: Any, args: Any, kwargs: Any) -> None:
         if _are_born(size, index):
             torch._check(index < size)
             torch._check(-size <= index)
+
+
+@contextlib.contextmanager
+def patches() -> Iterator[None]:
+    """While a capture runs."""
+    from torch._subclasses import fake_impls
+
+    known, call = getattr(fake_impls, "op_implementations_dict", {}), torch.ops.aten.select.int
+    if call not in known or _are_looked_at():
+        yield
+        return
+    stock = known[call]
+
+    def select(mode: Any, func: Any, tensor: Any, dim: int, index: Any) -> Any:
+        if tensor.dim() and type(index) is int:
+            torch._check_index(index < tensor.size(dim))
+            torch._check_index(-tensor.size(dim) <= index)
+        return stock(mode, func, tensor, dim, index)
+
+    with mock.patch.dict(known, {call: select}):
+        yield
+
+
+@functools.cache
+def _are_looked_at() -> bool:
+    """Whether a selection out of bounds is known to be one when it is captured."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        try:
+            torch.empty(0).select(0, 0)
+        except IndexError:
+            return True
+        return False
 
 
 def _indexed(call: Any, args: Any, kwargs: Any) -> Iterator[tuple[Any, Any]]:

@@ -52,7 +52,8 @@ class Settings:
         """The folder of its chunks: what is in it does not depend on workers or shards."""
         compiler = self.target.compiler.replace(":", "-")
         backend = self.target.backend + ("-variants" if self.target.variants else "")
-        return f"seed{self.seed}-{compiler}-{backend}-torch{torch.__version__.split('+')[0]}"
+        device = "" if self.target.device == "cpu" else f"-{self.target.device}"
+        return f"seed{self.seed}-{compiler}-{backend}{device}-torch{torch.__version__.split('+')[0]}"
 
     def chunks(self) -> list[tuple[int, int]]:
         """Those of this shard."""
@@ -192,7 +193,7 @@ def _run_worker(settings: Settings, start: int, stop: int, result: dict[str, Any
                 return number + 1
             result["programs"] += 1
             finding = Finding(case, Verdict(event["how"], event["text"]), settings.target, settings.seed, number)
-            if _dies(settings, EAGER, case) is not None:
+            if _dies(settings, _eager(settings), case) is not None:
                 result["kinds"]["eager dies"] += 1
                 return number + 1
             result["kinds"][event["how"]] += 1
@@ -218,7 +219,7 @@ def _shrunk_outside(finding: Finding, settings: Settings) -> Finding:
 
     def fails(case: Case) -> bool:
         how = _dies(settings, settings.target, case)
-        return how == finding.verdict.kind and _dies(settings, EAGER, case) is None
+        return how == finding.verdict.kind and _dies(settings, _eager(settings), case) is None
 
     case = shrink(finding.case, fails, seconds=settings.shrink_seconds)
     return dataclasses.replace(finding, case=case)
@@ -226,7 +227,10 @@ def _shrunk_outside(finding: Finding, settings: Settings) -> Finding:
 
 _AT_THE_END = "nanobind:"  # what is said when a process ends, whatever of
 _STARTING = 10  # times as long as a program a worker may take to start: on a busy machine imports take minutes
-EAGER = Target("eager")
+
+
+def _eager(settings: Settings) -> Target:
+    return dataclasses.replace(settings.target, compiler="eager", variants=False)
 
 
 def _dies(settings: Settings, target: Target, case: Case) -> str | None:

@@ -16,7 +16,7 @@ SHORT = ("bfloat16", "float16")  # of two or three digits
 DTYPES = ("float32", "float64", "bfloat16", "int64", "int32", "bool", "complex64")
 
 
-def tensor(shape, dtype, layout, seed, grad=False):  # type: ignore[no-untyped-def]
+def tensor(shape, dtype, layout, seed, grad=False, device="cpu"):  # type: ignore[no-untyped-def]
     """A tensor of small values; `layout` says how it lies in memory."""
     generator = torch.Generator().manual_seed(seed)
     kind = getattr(torch, dtype)
@@ -37,7 +37,7 @@ def tensor(shape, dtype, layout, seed, grad=False):  # type: ignore[no-untyped-d
         value = torch.complex(value, value.flip(0) if value.dim() else value) if kind.is_complex else value
     else:
         value = torch.randint(0, 2 if dtype == "bool" else 5, drawn, generator=generator)
-    value = value.to(kind)
+    value = value.to(kind).to(device)
     if layout == "transposed" and len(shape) > 1:
         value = value.transpose(-1, -2)
     elif layout == "outermost" and len(shape) > 1:
@@ -51,7 +51,7 @@ def tensor(shape, dtype, layout, seed, grad=False):  # type: ignore[no-untyped-d
     return value.requires_grad_() if grad and (kind.is_floating_point or kind.is_complex) else value
 
 
-def arguments(case: Case, call: Call) -> tuple[Any, ...]:
+def arguments(case: Case, call: Call, device: str = "cpu") -> tuple[Any, ...]:
     """The arguments of one call."""
     sizes = dict(call.sizes)
     made: list[Any] = []
@@ -60,5 +60,5 @@ def arguments(case: Case, call: Call) -> tuple[Any, ...]:
         if declared.dtype == NUMBER:
             made.append(shape[0])
         else:
-            made.append(tensor(shape, declared.dtype, layout, call.seed + number, declared.grad))
+            made.append(tensor(shape, declared.dtype, layout, call.seed + number, declared.grad, device))
     return tuple(made)

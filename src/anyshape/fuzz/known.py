@@ -25,8 +25,9 @@ class Known:
 
 
 def _writes_a_double_scalar(case: Case) -> bool:
-    scalars = any(i.dims == () and i.dtype == "float64" for i in case.inputs)
-    return scalars and _writes_in_place(case)
+    scalars = any(i.dims == () for i in case.inputs)
+    doubles = "float64" in case.source or any(i.dtype == "float64" for i in case.inputs)
+    return scalars and doubles and _writes_in_place(case)
 
 
 def _writes_in_place(case: Case) -> bool:
@@ -87,6 +88,15 @@ def _takes_medians_of_expanded(case: Case) -> bool:
     return expanded and any(step.op == "max_dim" and ("f", "median") in step.attributes for step in case.steps)
 
 
+def _calls_twice_alike(case: Case) -> bool:
+    calls = [(step.op, step.operands, step.attributes) for step in case.steps]
+    return len(set(calls)) < len(calls)
+
+
+def _asks_for_signs(case: Case) -> bool:
+    return any({"signbit", "copysign"} & {value for _, value in step.attributes} for step in case.steps)
+
+
 KNOWN: tuple[Known, ...] = (
     Known("lost-scalar-write", _writes_a_double_scalar),
     Known(
@@ -111,6 +121,8 @@ KNOWN: tuple[Known, ...] = (
     Known("interpolates-in-other-digits", _has("interpolate"), says=("values",)),
     Known("resized-under-views", _has("out_"), says=("shape",)),
     Known("medians-of-expanded", _takes_medians_of_expanded, of_eager=True),
+    Known("equal-results", _calls_twice_alike, says=("share memory",)),
+    Known("signs-of-nan", _asks_for_signs, of_eager=True),
 )
 
 

@@ -21,8 +21,8 @@ import torch.nn.functional as F
 from anyshape import compiler, testing
 from anyshape._torch import behaviours, stock
 from anyshape.errors import NotCompilableError
-from anyshape.fuzz import inputs
-from anyshape.fuzz.case import NUMBER, Case
+from anyshape.fuzz import devices, inputs, rounding
+from anyshape.fuzz.case import NUMBER, Call, Case
 from anyshape.tiers import NOT_COMPILED
 
 COMPILERS = ("anyshape", "stock:static", "stock:dynamic", "stock:unbacked", "eager")
@@ -44,6 +44,7 @@ class Target:
     backend: str = "aot_eager"
     economy: bool = True  # whether more programs than behaviours are a finding
     variants: bool = False  # whether every size gets code of its own, and is called again until that serves it
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         if self.compiler not in COMPILERS:
@@ -78,13 +79,14 @@ class Verdict:
     seconds: float = 0.0
 
 
-def function(case: Case) -> Callable[..., Any]:
+def function(case: Case, device: str = "cpu") -> Callable[..., Any]:
     """The function that the case's source defines, in a module of its own, with lines that tracebacks can show."""
+    source = devices.source(case, device)
     name = f"<anyshape fuzz {case.fingerprint}>"
-    linecache.cache[name] = (len(case.source), None, case.source.splitlines(True), name)
+    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
     module = types.ModuleType("case")
     module.__dict__.update(torch=torch, F=F)
-    exec(compile(case.source, name, "exec"), module.__dict__)
+    exec(compile(source, name, "exec"), module.__dict__)
     return module.__dict__["fn"]  # type: ignore[no-any-return]
 
 
@@ -119,7 +121,7 @@ def judge(case: Case, target: Target) -> Verdict:
     """Compare every call of a case with eager."""
     began = time.perf_counter()
     torch.compiler.reset()
-    fn = function(case)
+    fn = function(case, target.device)
     tolerance = tolerance_of(case, target.backend)
     seen: set[Any] = set()
     eagerly: list[str] = []
@@ -134,14 +136,20 @@ def judge(case: Case, target: Target) -> Verdict:
         for number, call in [*enumerate(case.calls)] * rounds:
             if target.variants:
                 made.wait()
-            arguments = inputs.arguments(case, call)
+            arguments = inputs.arguments(case, call, target.device)
             before = collections.Counter(getattr(made, "fallbacks", {}))
-            text, signature, raises = _compare(fn, made, arguments, case.backward, tolerance)
+            want, got, signature = _both(fn, made, arguments, case.backward)
+            raises = want.error is not None
+            # Where both raise, the outcome is the exception; what had been written by then is nobody's promise.
+            alike = raises and type(want.error) is type(got.error)
+            text = None if alike else testing.outcome_difference(want, got, tolerance, tolerance)
             eagerly += [] if raises else collections.Counter(getattr(made, "fallbacks", {})) - before
             seen.add((signature, call.layouts))  # a layout may have a program of its own
             raised += raises
             if text is not None:
-                return Verdict(_kind(text), text, number, seconds=time.perf_counter() - began)
+                excuse = _excuse(case, call, target, want, got, text)
+                kind, text = (None, excuse) if excuse is not None else (_kind(text), text)
+                return Verdict(kind, text, number, seconds=time.perf_counter() - began)
     programs, fallbacks = _programs(made)
     verdict = Verdict(
         programs=programs,
@@ -162,16 +170,33 @@ def judge(case: Case, target: Target) -> Verdict:
     return verdict
 
 
-def _compare(
-    fn: Callable[..., Any], made: Any, arguments: tuple[Any, ...], backward: bool, tolerance: float | None
-) -> tuple[str | None, Any, bool]:
+def _both(
+    fn: Callable[..., Any], made: Any, arguments: tuple[Any, ...], backward: bool
+) -> tuple[testing.Outcome, testing.Outcome, Any]:
+    """What eager does, what the compiled function does, and a signature of eager's behaviour."""
     with behaviours.watching() as calls:
         want = testing.run_once(fn, testing.copies(arguments), backward=backward)
     got = testing.run_once(made, testing.copies(arguments), backward=backward)
-    # Where both raise, the outcome is the exception; what had been written by then is nobody's promise.
-    alike = want.error is not None and type(want.error) is type(got.error)
-    text = None if alike else testing.outcome_difference(want, got, tolerance, tolerance)
-    return text, (*calls, type(want.error)), want.error is not None
+    if broken := [e for e in (want.error, got.error) if isinstance(e, torch.AcceleratorError)]:
+        raise broken[0]  # the device does nothing more in this process, whoever broke it
+    return want, got, (*calls, type(want.error))
+
+
+_NO_MEMORY = ("can't allocate memory", "out of memory")
+
+
+def _excuse(
+    case: Case, call: Call, target: Target, want: testing.Outcome, got: testing.Outcome, text: str
+) -> str | None:
+    """Why a difference is nobody's fault, if it is not: the machine is too small, or both are equally well rounded."""
+    if any(words in str(error) for error in (want.error, got.error) for words in _NO_MEMORY):
+        return "no memory"
+    wide = rounding.widened(case) if "values" in text else None
+    if wide is None:
+        return None
+    arguments = inputs.arguments(wide, call, target.device)
+    exact = testing.run_once(function(wide, target.device), arguments, backward=case.backward)
+    return "rounded otherwise" if exact.error is None and rounding.are_as_near(want, got, exact) else None
 
 
 def _programs(made: Any) -> tuple[int, int]:

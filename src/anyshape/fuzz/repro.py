@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from anyshape._version import __version__
-from anyshape.fuzz import inputs
+from anyshape.fuzz import devices, inputs
 from anyshape.fuzz.case import NUMBER, Call, Case, dumps, loads
 from anyshape.fuzz.oracle import ROUNDS, Target, Verdict, for_every_size
 
@@ -54,11 +54,12 @@ class Finding:
             "compiler": self.target.compiler,
             "backend": self.target.backend,
             "variants": self.target.variants,
+            "device": self.target.device,
             "static": self.static,
             "torch": torch.__version__,
             "case": dumps(self.case),
             "original": dumps(self.original) if self.original else None,
-            "source": self.case.source,
+            "source": devices.source(self.case, self.target.device),
         }
 
 
@@ -66,7 +67,7 @@ def from_json(raw: dict[str, Any]) -> Finding:
     return Finding(
         loads(raw["case"]),
         Verdict(raw["kind"], raw["text"]),
-        Target(raw["compiler"], raw["backend"], variants=raw.get("variants", False)),
+        Target(raw["compiler"], raw["backend"], variants=raw.get("variants", False), device=raw.get("device", "cpu")),
         raw["seed"],
         raw["number"],
         loads(raw["original"]) if raw["original"] else None,
@@ -152,7 +153,8 @@ def text(finding: Finding) -> str:
         number=finding.number,
         compiler=target.compiler,
         backend=target.backend,
-        option=" --variants" if target.variants else "",
+        option=(" --variants" if target.variants else "")
+        + (f" --device {target.device}" if target.device != "cpu" else ""),
         torch=torch.__version__,
         version=__version__,
         python=platform.python_version(),
@@ -161,8 +163,8 @@ def text(finding: Finding) -> str:
         line=dumps(case).replace("\\", "\\\\"),
         imports="\nimport anyshape" if target.compiler == "anyshape" else "",
         tensor=tensor,
-        function=(_MARKED + "\n" if target.compiler == "stock:unbacked" else "") + case.source,
-        calls="\n".join(f"    lambda: {_arguments(case, call)}," for call in case.calls),
+        function=(_MARKED + "\n" if target.compiler == "stock:unbacked" else "") + devices.source(case, target.device),
+        calls="\n".join(f"    lambda: {_arguments(case, call, target.device)}," for call in case.calls),
         name=case.fingerprint,
         compile=_COMPILE[target.compiler].format(backend=target.backend, declared=declared),
         calls_made=f"[*enumerate(CALLS)] * {ROUNDS}" if target.variants else "enumerate(CALLS)",
@@ -174,7 +176,7 @@ def text(finding: Finding) -> str:
     )
 
 
-def _arguments(case: Case, call: Call) -> str:
+def _arguments(case: Case, call: Call, device: str) -> str:
     sizes = dict(call.sizes)
     made = []
     for number, (declared, layout) in enumerate(zip(case.inputs, call.layouts, strict=True)):
@@ -183,5 +185,6 @@ def _arguments(case: Case, call: Call) -> str:
             made.append(str(shape[0]))
         else:
             grad = ", grad=True" if declared.grad else ""
-            made.append(f'tensor({shape}, "{declared.dtype}", "{layout}", {call.seed + number}{grad})')
+            there = f', device="{device}"' if device != "cpu" else ""
+            made.append(f'tensor({shape}, "{declared.dtype}", "{layout}", {call.seed + number}{grad}{there})')
     return f"({', '.join(made)},)"

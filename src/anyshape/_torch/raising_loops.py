@@ -1,0 +1,76 @@
+"""Errors in loops that run in parallel.
+
+Owns one repair: Inductor's CPU code checks indices where it uses them and throws (2.11 to 2.15). Nothing can be thrown
+out of a loop that several threads run: it ends the process. What is thrown there is kept until the loop is done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+from torch._inductor.codegen import cpp
+
+_PARALLEL = "#pragma omp parallel"
+_LOOP = re.compile(r"\s*#pragma omp for( collapse\((\d+)\))?")
+_THROWS = "_CHECK("
+_KEPT = "anyshape_thrown"
+_CATCH = f"}} catch (...) {{\n#pragma omp critical\nif (!{_KEPT}) {_KEPT} = std::current_exception();\n}}"
+
+
+def with_errors_kept(source: str) -> str:
+    """The source of a kernel whose parallel loops throw when they are done."""
+    if _PARALLEL not in source or _THROWS not in source:
+        return source
+    lines = source.split("\n")
+    for number in range(len(lines) - 1, -1, -1):
+        if lines[number].strip().startswith(_PARALLEL):
+            _wrap(lines, number)
+    return "\n".join(lines)
+
+
+def _wrap(lines: list[str], start: int) -> None:
+    """The parallel block that is announced in this line."""
+    end = _end(lines, _opening(lines, start))
+    for number in range(end, start, -1):
+        loop = _LOOP.match(lines[number])
+        if loop is None:
+            continue
+        opening = number
+        for _ in range(int(loop[2] or 1)):
+            opening = _opening(lines, opening + 1)
+        closing = _end(lines, opening)
+        if any(_THROWS in line for line in lines[opening:closing]):
+            lines[closing] = f"{_CATCH}\n{lines[closing]}"
+            lines[opening] = f"{lines[opening]}\ntry {{"
+    lines[end] = f"{lines[end]}\nif ({_KEPT}) std::rethrow_exception({_KEPT});\n}}"
+    lines[start] = f"{{\nstd::exception_ptr {_KEPT};\n{lines[start]}"
+
+
+def _opening(lines: list[str], start: int) -> int:
+    """The next line that is a brace, which opens a block: its braces have lines of their own."""
+    return next(i for i in range(start, len(lines)) if lines[i].strip() == "{")
+
+
+def _end(lines: list[str], opening: int) -> int:
+    depth = 0
+    for number in range(opening, len(lines)):
+        depth += lines[number].count("{") - lines[number].count("}")
+        if depth == 0:
+            return number
+    raise ValueError("a block without an end")
+
+
+@contextlib.contextmanager
+def patches() -> Iterator[None]:
+    """While Inductor compiles."""
+    stock = cpp.CppScheduling.define_kernel
+
+    def define_kernel(self: Any, src_code: str, *args: Any, **kwargs: Any) -> Any:
+        return stock(self, with_errors_kept(src_code), *args, **kwargs)
+
+    with mock.patch.object(cpp.CppScheduling, "define_kernel", define_kernel):
+        yield
