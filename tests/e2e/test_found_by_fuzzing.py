@@ -373,3 +373,23 @@ def test_selecting_from_nothing() -> None:
     f = agrees(fn, (torch.randn(2, 3),), (torch.randn(0, 2),), (torch.randn(5, 1),))
     with pytest.raises(IndexError, match="out of range"):
         f(torch.randn(4, 0))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_write_to_a_scalar_of_64_bits_is_not_lost(backend: str) -> None:
+    """As it is in stock torch 2.13, which drops what gives a number that it knows."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        x.mul_(-1)
+        return x
+
+    agrees(fn, *((torch.tensor(v, dtype=torch.float64),) for v in (-0.25, 3.0)), backend=backend)
+
+
+def test_a_write_to_a_scalar_that_a_call_has_written_is_not_lost() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = torch.empty(x.shape, dtype=torch.float64)
+        torch.add(x, 1, out=y)
+        return y.add_(y)
+
+    agrees(fn, (torch.tensor(1.0),), (torch.tensor(2.0),))

@@ -56,6 +56,7 @@ from anyshape._torch import (
     random_state,
     ranges,
     reshapes,
+    scalar_writes,
     scans,
     slices,
     steps,
@@ -156,6 +157,7 @@ def patches(
         stack.enter_context(scans.patches())
         stack.enter_context(ranges.patches())
         stack.enter_context(numbers.patches())
+        stack.enter_context(scalar_writes.patches())
         for_all, of_sizes, oblivious = rules
         stack.enter_context(rule_calls.patches({**for_all, **random_state.rules(), **scans.rules()}))
         stack.enter_context(rule_calls.patches(dict(of_sizes), when=rule_calls.is_given_a_size))

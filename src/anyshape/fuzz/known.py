@@ -24,11 +24,6 @@ class Known:
     of_eager: bool = False  # eager's own result is arbitrary, and static compilation may agree with it by chance
 
 
-def _writes_a_double_scalar(case: Case) -> bool:
-    scalars = any(i.dims == () and i.dtype == "float64" for i in case.inputs)
-    return scalars and _writes_in_place(case)
-
-
 def _writes_in_place(case: Case) -> bool:
     return any(f in ("inplace", "out") for f in case.families)
 
@@ -97,7 +92,6 @@ def _asks_for_signs(case: Case) -> bool:
 
 
 KNOWN: tuple[Known, ...] = (
-    Known("lost-scalar-write", _writes_a_double_scalar),
     Known(
         "interpolates-nothing",
         _has("interpolate"),
