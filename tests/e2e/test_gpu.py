@@ -123,3 +123,32 @@ def test_the_code_of_a_variant_is_counted(monkeypatch: pytest.MonkeyPatch) -> No
     assert f.wait(120)
     (variant,) = f.variants
     assert 1_000 < variant.code_bytes < 10_000_000
+
+
+def test_views_of_inputs_that_are_not_aligned() -> None:
+    """Such an input is copied for the kernels, and a view of it was looked for in the memory of the input."""
+    fn = lambda x: (x.expand_as(x), x * 2)
+    f = anyshape.compile(fn, specialize="never")
+    with expect_programs(1):
+        for n in (4, 1, 0, 9):
+            assert difference(fn, f, (torch.randn(n + 3, device="cuda")[3:],)) is None
+
+
+def test_sizes_that_are_divided_by_sizes_of_0() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x.add_(torch.linalg.vector_norm(x, 1, dim=1))
+
+    f = anyshape.compile(fn, specialize="never")
+    for n in (3, 0, 1, 5):
+        assert difference(fn, f, (torch.randn(n, n, device="cuda"),)) is None
+    assert f.fallbacks == {}
+
+
+def test_selecting_from_nothing() -> None:
+    """torch 2.11 does not look at the bounds of it."""
+    fn = lambda x: (x.select(1, 0) * 2, torch.trapezoid(x, dim=-2))
+    f = anyshape.compile(fn, specialize="never")
+    for shape in ((2, 3), (0, 2), (5, 1)):
+        assert difference(fn, f, (torch.randn(shape, device="cuda"),)) is None
+    with pytest.raises(IndexError, match="out of range"):
+        f(torch.randn(4, 0, device="cuda"))
