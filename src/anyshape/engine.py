@@ -413,6 +413,8 @@ class Engine:
         """Dynamo asks for the guards: the program is complete."""
         if not holds(recording, recording.actuals):
             raise failures.Retrace
+        if recording.raised is not None:  # for sizes of which nothing is written down
+            raise failures.Retrace(f"a call raises {recording.raised}, and the function goes on")
         admission = Admission(recording, inputs)
         admission.admit_captured()
         program = self._pending.get(id(recording))

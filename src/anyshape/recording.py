@@ -76,6 +76,7 @@ class Recording:
         self.insisting: dict[sympy.Symbol, set[Any]] = {}  # the calls that a number born from data has to suit
         self.unwritable: dict[int, str] = {}  # memory to which no graph writes as eager does, and why
         self.part_lengths: set[int] = set()  # of the parts that tensors are split in
+        self.raised: str | None = None  # what a call of the graph raised: the function may go on, for other sizes not
         self.writes = False  # the graph writes to memory that it shares
         self.top = top  # nothing of the call has run before, and its arguments are those that the door let in
         self.let_in: set[str] = set()  # sources of inputs that the door has checked

@@ -393,3 +393,19 @@ def test_a_write_to_a_scalar_that_a_call_has_written_is_not_lost() -> None:
         return y.add_(y)
 
     agrees(fn, (torch.tensor(1.0),), (torch.tensor(2.0),))
+
+
+@pytest.mark.filterwarnings("ignore::anyshape.FallbackWarning")
+@pytest.mark.parametrize("sizes", [((2, 3), (3, 3), (2, 2)), ((1, 0), (1, 1)), ((3, 3), (2, 3), (4, 4))], ids=str)
+def test_a_call_that_raises_for_some_sizes_is_tried_for_others(sizes: tuple[tuple[int, int], ...]) -> None:
+    """torch 2.15 captures what follows in `except`: that is not for sizes at which nothing raises."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        try:
+            y = x @ x
+        except RuntimeError:
+            y = x - 1
+        return y * 2
+
+    f = agrees(fn, *((torch.randn(size),) for size in sizes))
+    assert len(f.programs) == 1 and sum(f.fallbacks.values()) == 1

@@ -24,11 +24,10 @@ from anyshape.answers import Ref
 
 @dataclasses.dataclass(frozen=True)
 class Repair:
-    """An output that is a view of an input: which of each, and its sizes, strides and offset as expressions."""
+    """An output that is a view of an input: which of each, and its strides and offset as expressions."""
 
     position: int
     source: int
-    dims: int
     numbers: tuple[sympy.Basic, ...]
     places: dict[Any, str]
 
@@ -56,17 +55,16 @@ class Restorer:
     replays: tuple[Replay, ...] = ()
 
     def __call__(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        ready = [(r.position, r.source, r.dims, python_code.function(r.numbers, r.places)) for r in self.repairs]
+        ready = [(r.position, r.source, python_code.function(r.numbers, r.places)) for r in self.repairs]
 
         def restore(args: Sequence[Any], results: Any) -> Any:
             changed = list(results)
-            for position, source, dims, evaluate in ready:
-                numbers = evaluate(args)
-                size, stride = numbers[:dims], numbers[dims : 2 * dims]
-                offset = args[source].storage_offset() + numbers[-1]
+            for position, source, evaluate in ready:
+                *stride, start = evaluate(args)
+                offset = args[source].storage_offset() + start
                 result = changed[position]
                 if isinstance(result, torch.Tensor) and _differs(result, stride, offset):
-                    changed[position] = args[source].as_strided(size, stride, offset)
+                    changed[position] = args[source].as_strided(result.shape, stride, offset)
             for replay in self.replays:
                 changed[replay.position] = replay(args)
             return type(results)(changed) if isinstance(results, (tuple, list)) else changed
@@ -114,9 +112,9 @@ def restorer(graph: Any) -> Restorer | None:
             continue
         # The offset counts from that of the input: an input that is no view was captured without one.
         base = value(inputs[source]).storage_offset()
-        numbers = [concrete.number_expr(n) for n in (*fake.shape, *fake.stride(), fake.storage_offset() - base)]
+        numbers = [concrete.number_expr(n) for n in (*fake.stride(), fake.storage_offset() - base)]
         if all(e.free_symbols <= places.keys() for e in numbers):
-            repairs.append(Repair(position, source, fake.dim(), tuple(numbers), places))
+            repairs.append(Repair(position, source, tuple(numbers), places))
     if replays:
         made_here = {replay.position for replay in replays}
         nodes[-1].args = (type(outputs)(None if i in made_here else node for i, node in enumerate(outputs)),)

@@ -115,6 +115,9 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
             record.where = user_line() or ""
             recording.nodes.append(record)
         return result
+    except Exception as error:
+        recording.raised = type(error).__name__
+        raise
     finally:
         recording.node = None
         recording.oblivious.strict = recording.oblivious.loosened = False
