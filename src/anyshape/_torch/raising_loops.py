@@ -22,13 +22,16 @@ _CATCH = f"}} catch (...) {{\n#pragma omp critical\nif (!{_KEPT}) {_KEPT} = std:
 
 
 def with_errors_kept(source: str) -> str:
-    """The source of a kernel whose parallel loops throw when they are done."""
+    """The source of a kernel whose parallel loops throw when they are done; unchanged where it is not understood."""
     if _PARALLEL not in source or _THROWS not in source:
         return source
     lines = source.split("\n")
-    for number in range(len(lines) - 1, -1, -1):
-        if lines[number].strip().startswith(_PARALLEL):
-            _wrap(lines, number)
+    try:
+        for number in range(len(lines) - 1, -1, -1):
+            if lines[number].strip().startswith(_PARALLEL):
+                _wrap(lines, number)
+    except ValueError:
+        return source
     return "\n".join(lines)
 
 
@@ -52,7 +55,10 @@ def _wrap(lines: list[str], start: int) -> None:
 
 def _opening(lines: list[str], start: int) -> int:
     """The next line that is a brace, which opens a block: its braces have lines of their own."""
-    return next(i for i in range(start, len(lines)) if lines[i].strip() == "{")
+    for number in range(start, len(lines)):
+        if lines[number].strip() == "{":
+            return number
+    raise ValueError("no block")
 
 
 def _end(lines: list[str], opening: int) -> int:
