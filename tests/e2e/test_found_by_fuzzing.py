@@ -409,3 +409,28 @@ def test_a_call_that_raises_for_some_sizes_is_tried_for_others(sizes: tuple[tupl
 
     f = agrees(fn, *((torch.randn(size),) for size in sizes))
     assert len(f.programs) == 1 and sum(f.fallbacks.values()) == 1
+
+
+@pytest.mark.filterwarnings("ignore::anyshape.FallbackWarning")
+def test_what_the_data_makes_raise_is_caught() -> None:
+    """What a call insists on is asserted in the graph, out of reach of the function's own `except`."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        places = torch.argwhere(x)
+        try:
+            return places @ places
+        except RuntimeError:
+            return places - 1
+
+    f = agrees(fn, (torch.zeros(3, 3),), (torch.eye(2),), (torch.tensor(2.0),))
+    assert sum(f.fallbacks.values()) == 3
+
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        return x[x > 0].select(0, 1)
+
+    compiled = anyshape.compile(plain, backend="aot_eager", fullgraph=True)
+    try:  # around the call, not in the function
+        assert compiled(torch.tensor([1.0, 2.0, -1.0])) == 2
+    except IndexError:
+        pytest.fail("there are two")
+    assert compiled.fallbacks == {}

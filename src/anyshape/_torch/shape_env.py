@@ -30,6 +30,7 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from anyshape._torch import marks
+from anyshape._torch.caught import errors_are_caught
 from anyshape._torch.possible_sizes import Sizes, leave_open, possible_sizes
 from anyshape.answers import InputRecord
 from anyshape.declaration import Dim
@@ -209,6 +210,8 @@ class FreeShapeEnv(ShapeEnv):
             told = self._maybe_evaluate_static(orig_expr) is not None  # an assertion made before may have said it
             if not told and isinstance(orig_expr, sympy.Eq) and self.recording.node is not None and _broadcasts():
                 raise _ends_the_graph()  # a size born from data may be 1 as well, and is stretched then
+            if not told and self.recording.node is not None and errors_are_caught():
+                raise _ends_the_graph()  # the function goes on where it does not hold
             if not told:
                 self.recording.insisted_on(orig_expr)
             return super().guard_or_defer_runtime_assert(orig_expr, msg, fx_node)
