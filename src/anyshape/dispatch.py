@@ -46,6 +46,8 @@ def holds(recording: Recording, sizes: Mapping[sympy.Basic, sympy.Basic]) -> boo
     if not all(a.holds(sizes) for a in _answers(recording)):
         _blame(recording, _answers(recording), sizes)
         return False
+    if recording.is_for_elements and any(sizes.get(s) == 0 for s, r in recording.symbols.items() if r.kind == "size"):
+        return False
     lying_otherwise: list[NodeRecord] = []
     mode = concrete.exact_mode()
     for node in recording.nodes:
@@ -236,6 +238,8 @@ class Admission:
         for start, dims, expressions in self.layout:
             sizes = key[start : start + dims]
             given, wanted = key[start + dims : start + 2 * dims], tuple(next(strides) for _ in expressions)
+            if 0 in sizes and self.recording.is_for_elements:
+                return Refusal("layout", "strides of a tensor without elements, which are read")
             if 0 in sizes or given == wanted:
                 continue
             address = any(n > 1 and a != b for n, a, b in zip(sizes, given, wanted, strict=True))

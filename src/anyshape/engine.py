@@ -297,6 +297,7 @@ class Engine:
         memory.mark_visible_sharing(graph, recording)
         steps.remember(graph, recording)
         recording.apart = memory.written_inputs(graph)
+        recording.differentiates = any(getattr(value, "requires_grad", False) for value in inputs)
         if not holds(recording, recording.actuals):
             raise failures.Retrace
         began = time.perf_counter()

@@ -30,6 +30,7 @@ _KEPT = (
     "out_calls",
     "copied",
     "reads_strides",
+    "differentiates",
 )
 
 
