@@ -114,6 +114,7 @@ KNOWN: tuple[Known, ...] = (
     Known("interpolates-in-other-digits", _has("interpolate"), says=("values",)),
     Known("resized-under-views", _has("out_"), says=("shape",)),
     Known("medians-of-expanded", _takes_medians_of_expanded, of_eager=True),
+    Known("strides-of-norms", _has("batch_norm"), says=("strides",)),
     Known("equal-results", _calls_twice_alike, says=("share memory",)),
     Known("signs-of-nan", _asks_for_signs, of_eager=True),
 )
