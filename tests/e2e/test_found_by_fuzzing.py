@@ -434,3 +434,24 @@ def test_what_the_data_makes_raise_is_caught() -> None:
     except IndexError:
         pytest.fail("there are two")
     assert compiled.fallbacks == {}
+
+
+PADS = """
+import torch
+import torch.nn.functional as F
+import anyshape
+
+f = anyshape.compile(lambda x: F.pad(x, (1, 0)), specialize="never")
+for n in (0, 3, 0, 40):
+    x = torch.randn(n)
+    assert torch.equal(f(x), F.pad(x, (1, 0))), n
+print(len(f.programs), f.fallbacks)
+"""
+
+
+def test_a_pad_of_nothing_does_not_end_the_process(tmp_path: pathlib.Path) -> None:
+    """A vector that is loaded under a mask reaches beyond the tensor, and nothing has no address to reach beyond."""
+    script = tmp_path / "pads.py"
+    script.write_text(PADS)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert done.stdout == "1 {}\n", done.stderr[-2000:]

@@ -29,6 +29,7 @@ from anyshape._torch import (
     gpu_repairs,
     kept_copies,
     lowering,
+    masked_loads,
     output_strides,
     pooled_gradients,
     raising_loops,
@@ -60,6 +61,7 @@ def scope() -> Iterator[None]:
         stack.enter_context(read_and_written.patches())
         stack.enter_context(complex_views.patches())
         stack.enter_context(raising_loops.patches())
+        stack.enter_context(masked_loads.patches())
         stack.enter_context(kept_copies.patches())
         stack.enter_context(pooled_gradients.patches())
         stack.enter_context(output_strides.patches())
