@@ -4,9 +4,9 @@ Owns two repairs. AOTAutograd gives back an output that aliases a mutated input 
 functionalised copy, and from the beginning of the memory. With symbolic strides or a symbolic offset that is not where
 eager's view lies (wrong values on torch 2.11 to 2.15 with `dynamic=True` for `x.reshape(-1).add_(1)` on a strided `x`,
 and for `x[2:].flatten().mul_(2)`; on a GPU, where an input may be copied for the alignment of its memory, for each view
-of such a one); with static ones it replays the view and is right. And the gradient of `as_strided`
-is shared out among elements of an input that lie at one place (`torch.ones(1).expand(2)`), where that of a view is not,
-and its strides are of a copy that needs more memory than there is: there the views are made here, and not by the graph.
+of such a one); with static ones it replays the view and is right. And the gradient of `as_strided` is shared out among
+elements of an input that lie at one place (`torch.ones(1).expand(2)`), where that of a view is not, and its strides are
+of a copy that needs more memory than there is: there the views are made here, and not by the graph.
 """
 
 from __future__ import annotations

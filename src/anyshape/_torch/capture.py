@@ -166,7 +166,7 @@ def patches(
         stack.enter_context(mock.patch.object(symbolic_shapes, "_static_eval_sym_bool", _static_eval))
         stack.enter_context(mock.patch.object(convert_frame, "CheckFunctionManager", _check_function_manager))
         stack.enter_context(mock.patch.object(dynamo_guards, "convert_to_concrete_values", _concrete_values))
-        if hasattr(dynamo_guards, "profile_guard_manager"):  # a figure for a log, for which caches are emptied: 20 ms
+        if hasattr(dynamo_guards, "profile_guard_manager"):  # a figure for a log, for which caches are emptied
             stack.enter_context(mock.patch.object(dynamo_guards, "profile_guard_manager", _untimed))
         stack.enter_context(light_code.patches(frozen))
         # The generated guard finds its admission here; the guard's closure keeps the value it had then.

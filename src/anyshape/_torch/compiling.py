@@ -23,16 +23,15 @@ import torch.compiler.config as compiler_config
 from anyshape._torch import (
     complex_views,
     concrete,
+    cpu_kernels,
     cuda_graphs,
     direct_writes,
     divisions,
     gpu_repairs,
     kept_copies,
     lowering,
-    masked_loads,
     output_strides,
     pooled_gradients,
-    raising_loops,
     read_and_written,
     unpinned,
 )
@@ -60,8 +59,7 @@ def scope() -> Iterator[None]:
         stack.enter_context(divisions.patches())
         stack.enter_context(read_and_written.patches())
         stack.enter_context(complex_views.patches())
-        stack.enter_context(raising_loops.patches())
-        stack.enter_context(masked_loads.patches())
+        stack.enter_context(cpu_kernels.patches())
         stack.enter_context(kept_copies.patches())
         stack.enter_context(pooled_gradients.patches())
         stack.enter_context(output_strides.patches())

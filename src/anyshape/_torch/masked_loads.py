@@ -7,13 +7,7 @@ process ends. It is given one.
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator
-from typing import Any
-from unittest import mock
-
-from torch._inductor.codegen import cpp
 
 _MASKED = ".all_zero()"
 _INPUT = re.compile(r"const ([\w:]+)\* (in_ptr\d+)")
@@ -31,15 +25,3 @@ def with_addresses(source: str) -> str:
         f"if (!{name}) {name} = reinterpret_cast<const {kind}*>(anyshape_nothing + 2048);" for kind, name in inputs
     ]
     return "\n".join([source[: opening + 1], _NOTHING, *given, source[opening + 1 :].lstrip("\n")])
-
-
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """While Inductor compiles."""
-    stock = cpp.CppScheduling.define_kernel
-
-    def define_kernel(self: Any, src_code: str, *args: Any, **kwargs: Any) -> Any:
-        return stock(self, with_addresses(src_code), *args, **kwargs)
-
-    with mock.patch.object(cpp.CppScheduling, "define_kernel", define_kernel):
-        yield

@@ -6,13 +6,7 @@ out of a loop that several threads run: it ends the process. What is thrown ther
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator
-from typing import Any
-from unittest import mock
-
-from torch._inductor.codegen import cpp
 
 _PARALLEL = "#pragma omp parallel"
 _LOOP = re.compile(r"\s*#pragma omp for( collapse\((\d+)\))?")
@@ -68,15 +62,3 @@ def _end(lines: list[str], opening: int) -> int:
         if depth == 0:
             return number
     raise ValueError("a block without an end")
-
-
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """While Inductor compiles."""
-    stock = cpp.CppScheduling.define_kernel
-
-    def define_kernel(self: Any, src_code: str, *args: Any, **kwargs: Any) -> Any:
-        return stock(self, with_errors_kept(src_code), *args, **kwargs)
-
-    with mock.patch.object(cpp.CppScheduling, "define_kernel", define_kernel):
-        yield
