@@ -178,7 +178,7 @@ def a_size_born_from_data_is_never_one_for_squeeze() -> Iterator[None]:
 
 @unfound("not reached: takes a mask with one hit, and a broadcast of what it gave")
 def a_size_born_from_data_is_never_one_for_broadcasts() -> Iterator[None]:
-    with replaced(shape_env, "_broadcasts", lambda: False):
+    with replaced(shape_env, "_broadcasts", lambda expr: False):
         yield
 
 
@@ -330,7 +330,7 @@ def views_of_written_inputs_are_left_to_torch() -> Iterator[None]:
         yield
 
 
-@fault
+@unfound("not reached: takes a write to a view of a leaf that is empty at a later call; an earlier generator had one")
 def empty_views_of_leaves_may_be_written_to() -> Iterator[None]:
     mark = memory.mark_visible_sharing
 

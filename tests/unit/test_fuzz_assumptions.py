@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape.dispatch import Admission
 from anyshape.fuzz import assumptions
 from anyshape.fuzz.case import Call, Case, Input, Step
@@ -66,3 +67,22 @@ def test_an_assumption_that_is_not_checked_is_seen(monkeypatch: Any) -> None:
     alone = dataclasses.replace(BRANCH, steps=BRANCH.steps[:1], results=("v0",))
     checks = assumptions.check(alone, "aot_eager")
     assert checks and not any(c.holds for c in checks)
+
+
+COUNTED = Case(
+    inputs=(Input("x0", ("a",), "int64"), Input("x1", ("b", "a"), "float32")),
+    steps=(Step("item_size", "v0", ("x0",)), Step("matmul", "v1", ("x1", "v0"))),
+    results=("v1",),
+    calls=(Call((("a", 3), ("b", 2)), ("contiguous", "contiguous")),),
+)
+
+
+@pytest.mark.parametrize("through", ["compile", "export"])
+def test_what_is_assumed_of_numbers_out_of_the_data_is_checked(through: str) -> None:
+    checks = assumptions.check(COUNTED, "aot_eager", through)
+    assert {c.outcome for c in checks if c.assumption.startswith("data")} == {"raised"}
+
+
+def test_numbers_that_are_taken_for_the_size_they_must_equal_are_seen(monkeypatch: Any) -> None:
+    monkeypatch.delattr(FreeShapeEnv, "_set_replacement")
+    assert not all(c.holds for c in assumptions.check(COUNTED, "aot_eager"))

@@ -2,7 +2,8 @@
 
 Owns the test of assumptions: each predicate and requirement of each program gets sizes that break it, found by z3; the
 call with those sizes must raise what eager raises, or be served by something else than that program. What is exported
-or precompiled from the same calls must raise, or do what eager does.
+or precompiled from the same calls must raise, or do what eager does. What is assumed of numbers that come out of the
+data is broken by other data: where eager raises, so must the program.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import ast
 import collections
 import contextlib
 import dataclasses
+import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -27,6 +29,7 @@ from anyshape.fuzz.worker import static_difference
 from anyshape.programs import Program
 
 LARGEST = 40  # a size of a violating call
+DATA = 10  # seeds of data for the sizes of each call
 Sizes = tuple[tuple[str, int], ...]
 WAYS = ("compile", "export", "precompile")
 _HOLDS = ("raised", "dispatched", "right", "known")
@@ -71,12 +74,16 @@ def check(case: Case, backend: str, through: str = "compile") -> list[Check]:
             for assumption in _assumptions(program)
             if (sizes := violating(case, assumption)) is not None
         ]
-        made = _made_ahead(case, fn, through) if broken and through != "compile" else None
+        by_data = "data" in case.families
+        made = _made_ahead(case, fn, through) if (broken or by_data) and through != "compile" else None
         for program, assumption, sizes in broken:
             if through == "compile":
                 found.append(_break(case, fn, compiled, program, assumption, sizes))
             elif made is not None:
                 found.append(_break_ahead(case, fn, made, assumption, sizes, through))
+        called = compiled if through == "compile" else made
+        if by_data and called is not None:
+            found += _break_by_data(case, fn, called, backward=case.backward and through != "export")
     return found
 
 
@@ -135,6 +142,18 @@ def _break_ahead(
     if got.error is not None:
         return Check(assumption, named, "raised")
     return _difference(case, assumption, named, want, got) or Check(assumption, named, "right")
+
+
+def _break_by_data(case: Case, fn: Any, called: Callable[..., Any], *, backward: bool) -> Iterator[Check]:
+    """The sizes of each call with other data; those that eager takes break nothing, and are told where they differ."""
+    for call, seed in itertools.product(case.calls, range(DATA)):
+        arguments = inputs.arguments(case, dataclasses.replace(call, seed=seed))
+        want = testing.run_once(fn, testing.copies(arguments), backward=backward)
+        got = testing.run_once(called, testing.copies(arguments), backward=backward)
+        if want.error is not None and got.error is not None:
+            yield Check(f"data of seed {seed}", call.sizes, "raised")
+        elif (found := _difference(case, f"data of seed {seed}", call.sizes, want, got)) is not None:
+            yield found
 
 
 def _difference(case: Case, assumption: str, named: Sizes, want: Any, got: Any) -> Check | None:

@@ -27,6 +27,7 @@ MOST_STEPS = 6
 LENGTHS = (1, 2, 1, 2, 1, 3, 1, 2, 1, 5)  # short programs are cheap, and most faults are faults of one or two steps
 MOST_NUMEL = 4096
 ATTEMPTS = 4  # for a step, until one is found that eager takes
+REFUSED = 4  # one in so many that eager does not take is kept: its error is compared as results are
 SCOPE = {"torch": torch, "F": F}
 T = TypeVar("T")
 Draw = Callable[[Any], Any]
@@ -104,6 +105,7 @@ class Witness:
 
     def __init__(self, case: Case, call: Call) -> None:
         self.sizes = dict(call.sizes)
+        self.has_raised = False  # in the step last run
         made = inputs.arguments(case, call)
         # One namespace, so that a lambda or a comprehension in a step sees the names as it does in a function.
         self.values: dict[str, Any] | None = SCOPE | dict(zip((i.name for i in case.inputs), made, strict=True))
@@ -112,9 +114,11 @@ class Witness:
         """Whether eager has a result."""
         if self.values is None:
             return False
+        self.has_raised = False
         try:
             exec(step.source, self.values)
         except Exception:
+            self.has_raised = True
             return False
         made = [v for n, v in self.values.items() if binds(step, n)]
         return all(_is_usable(v) for v in made)
@@ -130,16 +134,22 @@ def _case(chooser: Chooser, most_steps: int) -> Case:
     witnesses = [Witness(case, call) for call in calls]
     guide = max(witnesses, key=lambda w: (min(w.sizes.values()), sum(w.sizes.values())))
     steps: list[Step] = []
+    refused: Step | None = None
     for number in range(min(chooser.pick(LENGTHS), most_steps)):
-        step = _step(chooser, f"v{number}", guide, steps[-1] if steps else None)
+        step, is_taken = _step(chooser, f"v{number}", guide, steps[-1] if steps else None)
         if step is None:
             continue
         steps.append(step)
+        if not is_taken:
+            refused = step
+            break
         for witness in witnesses:
             if witness is not guide and not witness.run(step):
                 witness.values = None
     assert guide.values is not None
     made = [n for n in guide.values if any(binds(s, n) for s in steps) and _is_usable(guide.values[n])]
+    if refused is not None:  # what it would have made is asked for: compiled code may leave out what nobody reads
+        made = [*_targets(refused), *made]
     used = set(itertools.chain.from_iterable(s.operands for s in steps))
     results = tuple(n for n in made if n not in used)[:6] or tuple(i.name for i in declared[:1])
     return Case(declared, tuple(steps), results, calls, chooser.pick(FORMS), case.backward)
@@ -171,7 +181,12 @@ def _layout(chooser: Chooser) -> str:
     return chooser.pick(inputs.LAYOUTS) if chooser.once_in(3) else "contiguous"
 
 
-def _step(chooser: Chooser, target: str, guide: Witness, last: Step | None) -> Step | None:
+def _targets(step: Step) -> list[str]:
+    return sorted({match[0] for match in re.finditer(rf"\b{step.target}(_\d+)?\b", step.source)})
+
+
+def _step(chooser: Chooser, target: str, guide: Witness, last: Step | None) -> tuple[Step | None, bool]:
+    """A step, and whether eager takes it: now and then one that it does not take, which is then the last."""
     for _ in range(ATTEMPTS):
         operation = _next(chooser, guide, last)
         operands = _operands(chooser, operation, guide)
@@ -181,10 +196,12 @@ def _step(chooser: Chooser, target: str, guide: Witness, last: Step | None) -> S
         attributes = _attributes(chooser, operation, guide.values[operands[0]])
         step = Step(operation.name, target, operands, attributes)
         if guide.run(step):
-            return step
+            return step, True
         for name in [n for n in guide.values if binds(step, n)]:
             del guide.values[name]
-    return None
+        if guide.has_raised and chooser.once_in(REFUSED):
+            return step, False
+    return None, False
 
 
 def _next(chooser: Chooser, guide: Witness, last: Step | None) -> Operation:

@@ -292,16 +292,16 @@ _TABLE: Final = {
         out_cast: {t} = torch.empty({0}.shape, dtype=torch.float64)\ntorch.add({0}, 1, out={t}) | fi0
     """,
     "inplace": r"""
-        add_: {0}.add_({1})\n{t} = {0} | fci0 fci0~
-        iadd: {t} = {0}\n{t} += {k} | fci0 | k:int:1:2
+        add_: {0}.add_({1})\n{t} = {0} | fcib0 fcib0~
+        iadd: {t} = {0}\n{t} += {k} | fcib0 | k:pick:1,2,0.5,True,1j
         unary_: {t} = {0}.{f}() | f0 | f:relu_,sin_,zero_,neg_,square_
-        mul_: {0}.mul_({k})\n{t} = {0} | fci0 | k:int:-1:2
+        mul_: {0}.mul_({k})\n{t} = {0} | fcib0 | k:pick:-1,0,2,1.5,False
         clamp_: {t} = {0}.clamp_(-1, 1) | fi0
-        copy_: {t} = {0}.copy_({1}) | fci0 fci0~
+        copy_: {t} = {0}.copy_({1}) | fcib0 fcib0~
         fill_view: {0}[..., -1:].fill_({k})\n{t} = {0} | fi1 | k:int:0:3
-        setitem: {0}[0] = {k}\n{t} = {0} | fi1 | k:int:0:3
+        setitem: {0}[0] = {k}\n{t} = {0} | fcib1 | k:pick:0,3,-1.5,True,2j
         setitem_slice: {0}[1:] = {0}[:-1].clone()\n{t} = {0} | fi1
-        setitem_mask: {0}[{0} > 0] = {k}\n{t} = {0} | fi1 | k:int:0:3
+        setitem_mask: {0}[{0} > 0] = {k}\n{t} = {0} | fi1 | k:pick:0,3,-1.5,True,2j
         setitem_index: {0}[torch.arange({0}.shape[0])] = {k}\n{t} = {0} | fi1 | k:int:0:3
         view_write: {0}.view(-1).add_(1)\n{t} = {0} | fi1
         reshape_write: {0}.reshape(-1).add_(1)\n{t} = {0} | fi1

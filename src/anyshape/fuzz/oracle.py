@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import linecache
+import sys
 import time
 import types
 import warnings
@@ -84,7 +85,8 @@ def function(case: Case, device: str = "cpu") -> Callable[..., Any]:
     source = devices.source(case, device)
     name = f"<anyshape fuzz {case.fingerprint}>"
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-    module = types.ModuleType("case")
+    module = types.ModuleType(f"anyshape_fuzz_{case.fingerprint}")
+    sys.modules[module.__name__] = module  # export looks globals up there
     module.__dict__.update(torch=torch, F=F)
     exec(compile(source, name, "exec"), module.__dict__)
     return module.__dict__["fn"]  # type: ignore[no-any-return]
