@@ -46,7 +46,8 @@ def holds(recording: Recording, sizes: Mapping[sympy.Basic, sympy.Basic]) -> boo
     if not all(a.holds(sizes) for a in _answers(recording)):
         _blame(recording, _answers(recording), sizes)
         return False
-    if recording.is_for_elements and any(sizes.get(s) == 0 for s, r in recording.symbols.items() if r.kind == "size"):
+    empty = any(sizes.get(s) == 0 for s, r in recording.symbols.items() if r.kind == "size")
+    if empty and _needs_elements(recording):
         return False
     lying_otherwise: list[NodeRecord] = []
     mode = concrete.exact_mode()
@@ -78,6 +79,15 @@ def _blame(recording: Recording, answers: Iterable[Answer], sizes: Mapping[sympy
     for answer in answers:
         if not answer.holds(sizes):
             recording.blame(answer.expr)
+
+
+def _needs_elements(recording: Recording, strides: Sequence[sympy.Expr] = ()) -> bool:
+    """Whether a tensor that was given these strides has to have elements.
+
+    Those of a tensor without are not the products of sizes, and may be read. And Inductor's GPU code reads the one row
+    that all rows of an expanded tensor are, whether or not there are any (2.11 to 2.15).
+    """
+    return (recording.reads_strides and recording.differentiates) or (recording.on_gpu and 0 in strides)
 
 
 def _answers(recording: Recording) -> list[Answer]:
@@ -238,7 +248,7 @@ class Admission:
         for start, dims, expressions in self.layout:
             sizes = key[start : start + dims]
             given, wanted = key[start + dims : start + 2 * dims], tuple(next(strides) for _ in expressions)
-            if 0 in sizes and self.recording.is_for_elements:
+            if 0 in sizes and _needs_elements(self.recording, expressions):
                 return Refusal("layout", "strides of a tensor without elements, which are read")
             if 0 in sizes or given == wanted:
                 continue

@@ -32,6 +32,7 @@ from anyshape._torch import (
     raised,
     specialise,
     steps,
+    written_rows,
 )
 from anyshape.answers import InputRecord
 from anyshape.attempts import attempts
@@ -296,8 +297,11 @@ class Engine:
             return self._backend(graph, inputs)
         memory.mark_visible_sharing(graph, recording)
         steps.remember(graph, recording)
+        written_rows.select(graph)
+        raised.keep_assertions(graph)
         recording.apart = memory.written_inputs(graph)
         recording.differentiates = any(getattr(value, "requires_grad", False) for value in inputs)
+        recording.on_gpu = any(getattr(value, "is_cuda", False) for value in inputs)
         if not holds(recording, recording.actuals):
             raise failures.Retrace
         began = time.perf_counter()

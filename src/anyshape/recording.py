@@ -95,6 +95,7 @@ class Recording:
         self.steps: list[NodeRecord] = []  # every node of the captured graph, arguments given by `Ref`
         self.reads_strides = False  # the program asks a tensor for its strides
         self.differentiates = False  # an input requires a gradient
+        self.on_gpu = False
         self.node: NodeRecord | None = None
         self.silent = False
         self.relies = False
@@ -119,11 +120,6 @@ class Recording:
         self.on_finish: Callable[[Sequence[InputRecord]], str | None] = lambda inputs: None
         self.retrace: type[BaseException] = retrace
         self._locate = locate
-
-    @property
-    def is_for_elements(self) -> bool:
-        """Whether a tensor without elements will not do: its strides are not the products of sizes, and are used."""
-        return self.reads_strides and self.differentiates
 
     # -- symbols -----------------------------------------------------------------------------------------------
 

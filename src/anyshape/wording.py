@@ -33,7 +33,7 @@ def relation_text(expr: sympy.Basic) -> str:
         return _WORDS[kind].join(f"({relation_text(a)})" for a in sorted(expr.args, key=str))
     if kind == "Equality" and type(expr.args[0]).__name__ == "Max" and len(expr.args[0].args) == 2:
         least, other = expr.args[0].args
-        if least.is_number:  # at least one part, say, and so many in this program
+        if least.is_number and expr.args[1].is_number:  # at least one part, say, and so many in this program
             return f"{other} {'<=' if expr.args[1] == least else '=='} {expr.args[1]}"
     operator = _OPERATORS.get(kind)
     if operator:

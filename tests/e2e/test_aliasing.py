@@ -388,3 +388,120 @@ def test_windows_that_are_read_are_no_matter() -> None:
         for n in (5, 7, 2):
             assert difference(fn, f, (torch.randn(n),)) is None
     assert not f.fallbacks
+
+
+def _all_rows(rows: Tensor) -> None:
+    rows[:] = 5
+
+
+def _some_rows(rows: Tensor) -> None:
+    rows[1:] = 5
+
+
+def _a_column(rows: Tensor) -> None:
+    rows[..., 0] = 5
+
+
+def _rows_by_index(rows: Tensor) -> None:
+    rows[[0, 1]] = 5.0
+
+
+def _by_mask(rows: Tensor) -> None:
+    rows[rows > 0] = 5.0
+
+
+def _by_operator(rows: Tensor) -> None:
+    rows += 1
+
+
+def _by_function(rows: Tensor) -> None:
+    torch.relu_(rows)
+
+
+@pytest.mark.filterwarnings("ignore::anyshape.FallbackWarning")
+@pytest.mark.parametrize(
+    "write", [_all_rows, _some_rows, _a_column, _rows_by_index, _by_mask, _by_operator, _by_function]
+)
+def test_rows_that_are_one_row_are_written_as_eager_writes_them(write: Callable[[Tensor], None]) -> None:
+    """Or not at all: functionalization adds up what is written to each of them."""
+
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        rows = x.expand(3, -1)
+        write(rows)
+        return x * 2, rows * 2
+
+    check(fn, [(torch.ones(4),), (torch.ones(1),), (torch.ones(0),), (torch.ones(7),)])
+
+
+def test_one_of_several_rows_that_are_one_is_written_compiled() -> None:
+    def fn(x: Tensor) -> Tensor:
+        rows = x.expand(3, -1)
+        rows[0] = 5
+        rows[1, 1:] = 6
+        return rows * 2
+
+    with expect_programs(1):
+        f = check(fn, [(torch.ones(4),), (torch.ones(5),), (torch.ones(7),)])
+    assert not f.fallbacks
+
+
+CONJUGATED: dict[str, Callable[[Tensor], Any]] = {
+    "a number": lambda x: x.conj().add_(1),
+    "itself": lambda x: x.conj().mul_(x),
+    "by operator": lambda x: x.conj().__iadd__(1),
+    "a part": lambda x: x.conj()[1:].mul_(2),
+    "of a transform": lambda x: torch.fft.ifft(x.real).add_(1),
+    "zero": lambda x: x.conj().zero_(),
+    "what is negated": lambda x: x.conj().imag.add_(1),
+    "by keyword": lambda x: x.conj().add_(other=x, alpha=2),
+}
+
+
+@pytest.mark.parametrize("name", CONJUGATED)
+def test_a_write_to_a_conjugate_is_one_program(name: str) -> None:
+    write = CONJUGATED[name]
+
+    def fn(x: Tensor) -> tuple[Any, Tensor]:
+        return write(x) * 2, x
+
+    with expect_programs(1):
+        check(fn, [(torch.randn(n, dtype=torch.complex64),) for n in (2, 5, 7)])
+
+
+def test_gradients_through_a_write_to_a_conjugate() -> None:
+    def fn(x: Tensor) -> Tensor:
+        y = x * 1j
+        y.conj().mul_(2)
+        return y.abs().sum()
+
+    f = anyshape.compile(fn, backend="aot_eager")
+    with expect_programs(1):
+        for n in (2, 5, 7):
+            x = torch.randn(n, dtype=torch.complex64, requires_grad=True)
+            assert difference(fn, f, (x,), backward=True) is None
+
+
+def test_written_parts_of_unbind() -> None:
+    def fn(x: Tensor) -> tuple[Tensor, ...]:
+        first, second, third = x.unbind(1)
+        first.mul_(2)
+        third.add_(second)
+        return x, first, second
+
+    with expect_programs(1):
+        check(fn, [(torch.randn(n, 3, m),) for n, m in ((2, 4), (5, 3), (7, 2))])
+
+
+def test_parts_of_unbind_that_autograd_does_not_let_be_written() -> None:
+    def fn(x: Tensor) -> Tensor:
+        parts = (x * 2).unbind()
+        parts[0].add_(1)
+        return parts[0]
+
+    f = anyshape.compile(fn, backend="aot_eager")
+    for n in (4, 7):
+        x = torch.randn(3, n, requires_grad=True)
+        with pytest.raises(RuntimeError, match="multiple views"):
+            fn(x)
+        with pytest.raises(RuntimeError, match="multiple views"):
+            f(x)

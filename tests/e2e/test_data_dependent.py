@@ -302,3 +302,65 @@ def test_the_rest_of_a_function_that_runs_eagerly_is_counted() -> None:
     f._engine.programs[0].recording.graph_breaks.append(breaks.text(why))
     f(torch.ones(4))
     assert f.fallbacks == {"the rest of the function runs eagerly, from model.py:3": 2}
+
+
+def _checked(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    n = x.sum().long().item()
+    torch._check(n == y.shape[0])
+    return y + 1
+
+
+def _checked_and_viewed(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    n = x.sum().long().item()
+    torch._check(n == y.shape[0])
+    return torch.ones(n, 4).view(y.shape[0] * 4)
+
+
+def _multiplied(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.ones(2, x.sum().long().item()) @ y[:, None]
+
+
+def _stacked(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.stack([x[x > 0], y])
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("program", [_checked, _checked_and_viewed, _multiplied, _stacked])
+def test_a_number_that_must_equal_a_size(program: Callable[..., Any], backend: str) -> None:
+    """torch puts the size in its place, and the assertion compares the size with itself."""
+    compiled = anyshape.compile(program, backend=backend, fullgraph=True)
+    for numbers, size in (([1.0] * 3, 3), ([1.0, 1.0, -1.0], 3), ([1.0] * 4, 2), ([1.0] * 2, 2), ([1.0], 1)):
+        text = difference(program, compiled, (torch.tensor(numbers), torch.ones(size)))
+        assert text is None, f"{numbers}, {size}: {text}"
+    assert len(compiled.programs) == 1
+
+
+def test_one_row_is_stretched_to_a_size_out_of_the_data() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x.expand_as(torch.ones(x.sum().long().item()))
+
+    compiled = anyshape.compile(program, backend="aot_eager")
+    for numbers in ([2.0], [0.0], [1.0], [1.0, 1.0], [2.0, 0.0], [1.0, 2.0]):
+        text = difference(program, compiled, (torch.tensor(numbers),))
+        assert text is None, f"{numbers}: {text}"
+
+
+def test_a_product_over_sizes_of_which_one_may_be_one() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.einsum("i,i->", torch.ones(x.sum().long().item()), y)
+
+    compiled = anyshape.compile(program, backend="aot_eager")
+    for numbers, size in (([1.0] * 3, 3), ([1.0], 3), ([1.0, 1.0], 1), ([1.0], 1), ([1.0, 1.0], 3)):
+        text = difference(program, compiled, (torch.tensor(numbers), torch.ones(size)))
+        assert text is None, f"{numbers}, {size}: {text}"
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_an_assertion_without_words_is_kept(backend: str) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        torch._assert_async((x > 0).all())
+        return x + 1
+
+    compiled = anyshape.compile(program, backend=backend, fullgraph=True)
+    for x in (torch.ones(3), -torch.ones(2), torch.ones(0), torch.ones(1), -torch.ones(1)):
+        assert difference(program, compiled, (x,)) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -300,3 +301,67 @@ def test_nothing_to_choose_from(fn: Callable[..., torch.Tensor], backend: str) -
     for x in (torch.tensor([1.0, -1.0, 2.0]), torch.zeros(3)):
         assert difference(fn, f, (x,)) is None
     assert f.fallbacks == {}
+
+
+UNHELD: dict[str, tuple[Callable[..., Any], torch.dtype, torch.dtype]] = {
+    "integers by a fraction": (lambda x, y: x.mul_(1.5), torch.int64, torch.int64),
+    "by operator": (operator.imul, torch.int64, torch.float32),
+    "imaginary parts": (lambda x, y: x.add_(y), torch.float32, torch.complex64),
+    "a number's imaginary part": (lambda x, y: x.sub_(1j), torch.float32, torch.float32),
+    "flags by numbers": (lambda x, y: x.mul_(y), torch.bool, torch.int64),
+    "products": (lambda x, y: x.addcmul_(y, y), torch.int64, torch.float64),
+    "a list": (lambda x, y: torch._foreach_mul_([x], 1.5), torch.int64, torch.int64),
+    "what is negated": (lambda x, y: y.conj().imag.add_(y), torch.float32, torch.complex64),
+}
+
+
+@pytest.mark.parametrize("name", UNHELD)
+def test_results_that_what_is_written_to_cannot_hold(name: str) -> None:
+    """They are rounded where only torch's fake kernels are asked."""
+    write, own, other = UNHELD[name]
+
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x = x.clone()
+        write(x, y.clone())
+        return x
+
+    f = anyshape.compile(fn, backend="aot_eager")
+    for n in (3, 1, 0, 5):
+        arguments = torch.ones(n).to(own), torch.ones(n).to(other)
+        with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):
+            fn(*arguments)
+        with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):
+            f(*arguments)
+
+
+def test_results_that_what_is_written_to_holds_are_compiled() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor, k: float) -> torch.Tensor:
+        x = x.clone()
+        x.mul_(2).add_(y, alpha=2).sub_(k)
+        x += y.sum()
+        return x.addcmul_(x, x, value=0.5)
+
+    f = anyshape.compile(fn, backend="aot_eager", fullgraph=True)
+    for n in (3, 5, 7):
+        arguments = (torch.ones(n), torch.arange(n), n / 2)
+        assert difference(fn, f, arguments) is None
+    assert len(f.programs) == 1
+    assert not f.fallbacks
+
+
+@pytest.mark.parametrize("first", [(3, 4), (3, 0)])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.sum() + x.numel() // x.shape[1],
+        lambda x: x.sum() + x.numel() % x.shape[1],
+        lambda x: x.sum() + (2 * x.numel()) // (x.shape[0] * x.shape[1]),
+    ],
+    ids=["quotient", "rest", "two factors"],
+)
+def test_a_division_that_cancels_is_one_by_zero_all_the_same(fn: Callable[..., Any], first: tuple[int, int]) -> None:
+    """torch makes `n` of `(n * m) // m`, whatever `m` is."""
+    compiled = anyshape.compile(fn, backend="aot_eager")
+    for sizes in (first, (5, 2), (3, 0), (0, 0), (2, 1), (0, 3)):
+        assert difference(fn, compiled, (torch.ones(sizes),)) is None, sizes
+    assert len(compiled.programs) == 1

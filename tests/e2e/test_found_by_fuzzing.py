@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._functorch import config as functorch_config
 
 import anyshape
 from anyshape.testing import difference, expect_programs
@@ -455,3 +456,79 @@ def test_a_pad_of_nothing_does_not_end_the_process(tmp_path: pathlib.Path) -> No
     script.write_text(PADS)
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert done.stdout == "1 {}\n", done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_pseudo_inverse_of_complex_numbers(backend: str) -> None:
+    """The first call of a compiled graph is torch's to look at, which changes the values."""
+    matrices = [torch.randn(n, 5, dtype=torch.complex64) for n in (3, 7, 1)]
+    with expect_programs(1):
+        agrees(torch.linalg.pinv, *((m,) for m in matrices), backend=backend)
+
+
+@pytest.mark.parametrize("is_error", [False, True], ids=["warned", "raised"])
+def test_operators_that_share_memory_they_should_not_are_still_found(is_error: bool) -> None:
+    """torch warns of them, and raises where the environment has `CI`."""
+    told = pytest.raises(RuntimeError, match="alias") if is_error else pytest.warns(match="alias")
+    with torch.library._scoped_library("anyshape_tests", "FRAGMENT") as library:
+        library.define("itself(Tensor x) -> Tensor")
+        library.impl("itself", lambda x: x.view(-1), "CompositeExplicitAutograd")
+        library.impl("itself", lambda x: x.new_empty(x.numel()), "Meta")
+        call = torch.ops.anyshape_tests.itself
+        f = anyshape.compile(lambda x: call(x) * 2, backend="aot_eager", fullgraph=True)
+        with functorch_config.patch(error_on_custom_op_aliasing=is_error), told:
+            f(torch.randn(4))
+
+
+@pytest.mark.parametrize(
+    "fn", [lambda x: x * 0, lambda x: 0 / x, lambda x: x.mean() * 0], ids=["product", "quotient", "mean of none"]
+)
+def test_products_with_zero_may_be_nan(fn: Callable[..., Any]) -> None:
+    """Inductor took them for 0 (until 2.13)."""
+    compiled = agrees(
+        fn, *((torch.tensor([0.0, 1.0, torch.nan, torch.inf])[:n],) for n in (4, 0, 2)), backend="inductor"
+    )
+    assert len(compiled.programs) == 1
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.nonzero() + 1,
+        lambda x: torch.argwhere(x) + torch.argwhere(x),
+        lambda x: x.nonzero().flip(0),
+        lambda x: (x.nonzero() + 1).T,
+        lambda x: (x.nonzero() + 1).argsort(0),
+    ],
+    ids=["plus one", "sum of two", "flipped", "transposed", "sorted"],
+)
+def test_places_are_laid_out_as_eager_lays_them_out(fn: Callable[..., Any]) -> None:
+    """Inductor keeps no strides that come out of the data, and `nonzero` gives a transposed tensor."""
+    compiled = agrees(fn, *((torch.ones(n, m),) for n, m in ((3, 4), (1, 2), (0, 3), (2, 1))), backend="inductor")
+    assert len(compiled.programs) == 1
+
+
+def test_narrow_images_are_put_together_from_windows() -> None:
+    """Inductor wrote beyond rows that are shorter than a vector (until 2.13)."""
+    fold = lambda x: F.fold(x, (x.shape[-1] + 1, 2), (2, 2))
+    agrees(fold, *((torch.randn(1, 8, n),) for n in (4, 6, 1, 33)), backend="inductor")
+    images = [torch.randn(2, 2, n, 2, requires_grad=True) for n in (4, 6, 2)]
+    agrees(lambda x: F.unfold(x, (2, 2)), *((x,) for x in images), backend="inductor", backward=True)
+
+
+def test_a_view_of_what_is_joined_to_something_else_is_laid_out_as_in_eager() -> None:
+    """Inductor lets it lie in what it is joined to."""
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = x.sum(1)  # joined to a column by the rule for `log_softmax`
+        return F.cross_entropy(rows, torch.zeros(rows.shape[0], dtype=torch.int64)), rows.squeeze()
+
+    agrees(fn, *((torch.ones(n, 2, m),) for n, m in ((2, 2), (3, 4), (2, 5))), backend="inductor")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_attention_over_nothing_has_the_shape_of_the_query(backend: str) -> None:
+    shapes = [((0, 1), (1, 1, 1)), ((0, 4), (2, 3, 4)), ((3, 4), (2, 3, 4)), ((3, 4), (2, 0, 4)), ((0, 4), (0, 3, 4))]
+    shapes += [((2, 0, 4), (1, 3, 4)), ((2, 3, 4), (5, 2, 0, 4))]
+    calls = [tuple(torch.randn(s, requires_grad=True) for s in (query, key, key)) for query, key in shapes]
+    agrees(F.scaled_dot_product_attention, *calls, backend=backend, backward=True)

@@ -243,6 +243,29 @@ def test_a_transform_of_nothing() -> None:
         assert difference(fn, f, (R(shape),)) is None, shape
 
 
+@pytest.mark.parametrize(
+    "read", [lambda y: y[1:] * 2, lambda y: y.t() @ y, lambda y: y @ (y.t() * 0.5)], ids=["part", "turned", "computed"]
+)
+def test_views_of_what_is_written_over_later(read: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """They are read by name, and what is written has taken the name by then (until 2.13)."""
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x @ x
+        return read(y), y.index_put((y > 0,), torch.ones(()))
+
+    f = anyshape.compile(fn, specialize="never")
+    for n in (4, 7, 1, 0):
+        assert difference(fn, f, (R(n, n),)) is None, n
+
+
+def test_a_roll_of_images_that_lie_channels_last() -> None:
+    fn = lambda x: x.roll(1, 0)
+    f = anyshape.compile(fn, specialize="never")
+    for shape in ((3, 2, 3, 4), (2, 3, 4, 5), (5, 2, 2, 2)):
+        image = R(shape).contiguous(memory_format=torch.channels_last)
+        assert difference(fn, f, (image,)) is None, shape
+
+
 ROLLS = """
 import torch, anyshape
 from anyshape import ops

@@ -128,3 +128,26 @@ def test_inside_vmap() -> None:
         x = torch.randn(*size)
         torch.testing.assert_close(f(x), each(x))
     assert f.fallbacks == {} and len(f.programs) == 1
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_code_is_planned_for_more_than_one(first: int) -> None:
+    """Also where the program was captured with that very size."""
+    planned: list[int] = []
+
+    def compiler(graph: Any, inputs: Any) -> Any:
+        sizes = [n.node for n in inputs if isinstance(n, torch.SymInt)]
+        planned.extend(int(n.expr.xreplace(n.shape_env.backed_var_to_val)) for n in sizes)
+        return make_boxed_func(graph.forward)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y, out = x * 2, torch.empty(0)
+        torch.cat([y, y], out=out)
+        return out + y.sum()
+
+    f = anyshape.compile(fn, backend=aot_autograd(fw_compiler=compiler), specialize="never")
+    for n in (first, 4):
+        x = torch.randn(n, 3)
+        assert torch.equal(f(x), fn(x))
+    assert planned
+    assert min(planned) > 1

@@ -8,12 +8,14 @@ import pathlib
 import sys
 
 import pytest
+import sympy
 import torch
 
 import anyshape
 from anyshape import errors
 from anyshape.explain import Explanation, describe, explain
 from anyshape.programs import Predicate, Program
+from anyshape.wording import relation_text
 
 
 def program(*predicates: Predicate, calls: int = 3) -> Program:
@@ -119,3 +121,11 @@ def test_of_a_real_function() -> None:
     (predicate,) = report.programs[0].predicates
     line = pathlib.Path(__file__).read_text().splitlines()[predicate.line - 1]
     assert predicate.asked_by == "user" and predicate.file == __file__ and "if x.shape[0] > 8" in line
+
+
+def test_a_maximum_is_left_out_only_beside_a_number() -> None:
+    n = sympy.Symbol("n", integer=True)
+    assert relation_text(sympy.Eq(sympy.Max(1, n), 3, evaluate=False)) == "n == 3"
+    assert relation_text(sympy.Eq(sympy.Max(1, n), 1, evaluate=False)) == "n <= 1"
+    other = sympy.Max(0, n - sympy.Min(1, n))
+    assert "Max(0, n - 1)" in relation_text(sympy.Eq(sympy.Max(0, n - 1), other, evaluate=False))

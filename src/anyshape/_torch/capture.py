@@ -45,6 +45,7 @@ from anyshape._torch import (
     compiling,
     direct_writes,
     failures,
+    first_calls,
     light_code,
     loose_strides,
     memory,
@@ -245,6 +246,7 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
     def remembering(compiler: Any) -> Any:
         def compile_(graph: Any, inputs: Any) -> Any:
             recording.aten.extend(nodes.aten_nodes(graph, strides_show=not recording.loose_strides))
+            first_calls.note(graph)
             if recording.loose_strides:
                 loose_strides.prepare(graph, recording)
             elif calls_kernels:

@@ -27,6 +27,8 @@ from anyshape._torch import (
     cuda_graphs,
     direct_writes,
     divisions,
+    first_calls,
+    folds,
     gpu_repairs,
     kept_copies,
     lowering,
@@ -34,6 +36,7 @@ from anyshape._torch import (
     pooled_gradients,
     read_and_written,
     unpinned,
+    zero_products,
 )
 
 _CONFIG = {
@@ -65,6 +68,9 @@ def scope() -> Iterator[None]:
         stack.enter_context(output_strides.patches())
         stack.enter_context(gpu_repairs.patches())
         stack.enter_context(cuda_graphs.patches())
+        stack.enter_context(first_calls.patches())
+        stack.enter_context(zero_products.patches())
+        stack.enter_context(folds.patches())
         yield
 
 

@@ -6,6 +6,7 @@ written to, so that a program made for inputs apart is not used for inputs that 
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,11 +15,10 @@ import torch
 from torch._C import _storage_address
 
 from anyshape._torch import concrete, subscripts
+from anyshape.answers import name_of
 from anyshape.recording import Recording
 
-_WRITES = {
-    operator.setitem,
-    subscripts.setitem,
+OPERATORS = {
     operator.iadd,
     operator.isub,
     operator.imul,
@@ -30,6 +30,10 @@ _WRITES = {
     operator.ior,
     operator.ixor,
 }
+_BY_METHOD = {f"__{call.__name__}__" for call in OPERATORS}
+_SUBSCRIPTS = {operator.setitem, subscripts.setitem, "__setitem__"}
+_WRITES = {*_SUBSCRIPTS, *OPERATORS, *_BY_METHOD}
+_NOT_COMPUTED = {torch.Tag.inplace_view, torch.Tag.nondeterministic_seeded}
 
 
 def mark_visible_sharing(graph: Any, recording: Recording) -> None:
@@ -37,17 +41,23 @@ def mark_visible_sharing(graph: Any, recording: Recording) -> None:
     value = lambda n: n.meta.get("example_value")
     nodes = list(graph.graph.nodes)
     recording.writes = any(writes(n) for n in nodes)
-    written = _storages(value(a) for n in nodes if writes(n) for a in n.all_input_nodes)
-    inputs = _storages(value(n) for n in nodes if n.op == "placeholder")
-    given_back = _storages(value(a) for n in nodes if n.op == "output" for a in n.all_input_nodes)
+    written = written_storages(graph)
+    inputs = storages(value(n) for n in nodes if n.op == "placeholder")
+    given_back = storages(value(a) for n in nodes if n.op == "output" for a in n.all_input_nodes)
     guarded = [value(n) for n in nodes if n.op == "placeholder"] if torch.is_grad_enabled() else []
-    leaves = _storages(v for v in guarded if isinstance(v, torch.Tensor) and v.requires_grad)
+    leaves = storages(v for v in guarded if isinstance(v, torch.Tensor) and v.requires_grad)
     for record in recording.nodes:
         arguments, results = _record_storages(record.args, record.kwargs), _record_storages(record.result)
         reaches_out = bool((arguments | results) & given_back)
         record.sharing_shows = reaches_out and bool(arguments & (inputs | given_back))
         record.sharing_shows |= bool((arguments | results) & written)
         record.leaf_written = bool(results & written and arguments & leaves)
+
+
+def written_storages(graph: Any) -> set[int]:
+    """The memory that the nodes of a graph are given that write."""
+    given = (a for n in graph.graph.nodes if writes(n) for a in n.all_input_nodes)
+    return storages(a.meta.get("example_value") for a in given)
 
 
 def written_inputs(graph: Any) -> tuple[list[Any], list[Any]] | None:
@@ -73,15 +83,43 @@ def share_memory(written: Sequence[torch.Tensor], read: Sequence[torch.Tensor]) 
 
 def writes(node: Any) -> bool:
     """Whether a node of a graph writes to what it is given."""
-    if node.op == "call_method":
-        return node.target.endswith("_") and not node.target.endswith("__")
-    if node.op != "call_function":
+    if node.op not in ("call_method", "call_function"):
         return False
-    name = getattr(node.target, "__name__", "")
-    return node.target in _WRITES or "out" in node.kwargs or (name.endswith("_") and not name.endswith("__"))
+    return node.target in _WRITES or "out" in node.kwargs or _says_so(name_of(node.target))
 
 
-def _storages(values: Iterable[Any]) -> set[int]:
+def written_dims(call: Any, args: Any) -> tuple[Any, Sequence[int]]:
+    """What a call writes to in place, and the dims of it along which it writes."""
+    if not args or not isinstance(args[0], torch.Tensor):
+        return None, ()
+    tensor = args[0]
+    if call in _SUBSCRIPTS:
+        return tensor, subscripts.dims_left(tensor, args[1])
+    in_place = call in _WRITES or _says_so(name_of(call))
+    return tensor, range(tensor.dim()) if in_place else ()
+
+
+def _says_so(name: str) -> bool:
+    return name.endswith("_") and not name.endswith("__")
+
+
+def computes(call: Any) -> bool:
+    """Whether a call computes what it writes to its first argument: that is neither drawn, nor is it made a view."""
+    if call in OPERATORS or call in _BY_METHOD:
+        return True
+    name = name_of(call)
+    return (call is name or getattr(torch, name, None) is call) and _says_so(name) and _is_computed(name)
+
+
+@functools.cache
+def _is_computed(name: str) -> bool:
+    packet = getattr(torch.ops.aten, name, None)
+    if packet is None or name in ("copy_", "requires_grad_"):
+        return False
+    return all(_NOT_COMPUTED.isdisjoint(getattr(packet, overload).tags) for overload in packet.overloads())
+
+
+def storages(values: Iterable[Any]) -> set[int]:
     tensors = [t for v in values for t in concrete.leaves(v) if isinstance(t, torch.Tensor)]
     return {concrete.storage(t) for t in tensors if t.layout is torch.strided}
 

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.types import py_sym_types
 
 from anyshape import verify
-from anyshape._torch import concrete, memory, subscripts
+from anyshape._torch import casts, concrete, conjugates, divisors, memory, subscripts, written_sizes
 from anyshape._torch.forgetting import forget_answers
 from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape.answers import COPY_OR_VIEW, NodeRecord
@@ -63,6 +63,8 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
         return _run_node(tracer, node, args, kwargs, nnmodule)
     recording = env.recording
     node.target = subscripts.rewritten(node.target, args)
+    asked = (node.target, args, kwargs)
+    args = conjugates.rewrite(node, args)
     record = NodeRecord(node.target if node.op in ("call_function", "call_method") else None)
     record.scalars = frozenset(
         x.node.expr for x in concrete.leaves((args, kwargs)) if isinstance(x, (torch.SymBool, torch.SymInt))
@@ -76,12 +78,12 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
     record.strides_show = not recording.loose_strides
     recording.begin_node(record)
     try:
-        if node.op == "call_method" and node.target.endswith("_") and not node.target.endswith("__"):
-            _refuse_overlap(args[0])
+        casts.refuse(*asked)
         if node.target in _READ_THEIR_CHANNELS:
             _refuse_no_channels(*args, **kwargs)
         subscripts.require_in_bounds(node.target, args, kwargs)
         if memory.writes(node):
+            _refuse_overlap(*memory.written_dims(node.target, args))
             _refuse_unwritable(recording, (args[:1], kwargs.get("out")))
         if node.target is eager_transforms._autograd_grad:
             # A node may be run more than once. Of this one no more is verified here than that gradients are laid out as
@@ -92,7 +94,10 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
         def run() -> Any:
             for tensor in given:
                 forget_answers(tensor)
-            return _run_node(tracer, node, args, kwargs, nnmodule)
+            written_sizes.require(node.target, args, kwargs)
+            result = _run_node(tracer, node, args, kwargs, nnmodule)
+            divisors.require(node.target, args, result)
+            return result
 
         try:
             result = _general(env, record, run)
@@ -106,9 +111,11 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
             recording.oblivious.settle_choices(shows=_choices_show(env, record, result, run))
         record.loosened |= recording.oblivious.loosened and not recording.oblivious.strict
         if _may_be_a_view(recording, record):
-            recording.unwritable.update(dict.fromkeys(_storages(result) - _storages(args), _COPY_OR_VIEW))
+            recording.unwritable.update(
+                dict.fromkeys(memory.storages([result]) - memory.storages([args]), _COPY_OR_VIEW)
+            )
         if record.name == "unfold":
-            recording.unwritable.update(dict.fromkeys(_storages(result), _WINDOWS))
+            recording.unwritable.update(dict.fromkeys(memory.storages([result]), _WINDOWS))
         if record.decisions or record.loosened:
             record.step = node
             _remember_result(record, result)
@@ -150,23 +157,20 @@ _WINDOWS = "windows of a tensor (`unfold`) are written to"
 
 def _refuse_unwritable(recording: Any, written: Any) -> None:
     for tensor in concrete.leaves(written):
-        for storage in _storages(tensor):
+        for storage in memory.storages([tensor]):
             why = recording.unwritable.get(storage)
             if why is not None and (why != _WINDOWS or tensor._is_view() or tensor.is_inference()):
                 raise recording.retrace(why)
 
 
-def _storages(tree: Any) -> set[int]:
-    tensors = (t for t in concrete.leaves(tree) if isinstance(t, torch.Tensor) and t.layout is torch.strided)
-    return {concrete.storage(t) for t in tensors}
-
-
-def _refuse_overlap(written: Any) -> None:
+def _refuse_overlap(written: Any, dims: Sequence[int]) -> None:
     """Eager does not write to memory that overlaps itself; torch's fake kernels do (2.11 to 2.15)."""
     if isinstance(written, torch.Tensor) and written.layout is torch.strided:
-        for size, stride in zip(written.shape, written.stride(), strict=True):
+        for dim in dims:
+            stride = written.stride(dim)
             if type(stride) is int and stride == 0:
-                torch._check(size <= 1, lambda: "more than one element of the written-to tensor is at one place")
+                several = lambda: "more than one element of the written-to tensor is at one place"
+                torch._check(written.shape[dim] <= 1, several)
 
 
 _READ_THEIR_CHANNELS = (F.batch_norm, torch.batch_norm, torch._batch_norm_impl_index)

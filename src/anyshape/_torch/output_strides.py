@@ -1,9 +1,10 @@
 """The strides of what a compiled graph returns.
 
-Owns two repairs. Inductor gives an output the strides that its decompositions give it, and some lose those that the
+Owns three repairs. Inductor gives an output the strides that its decompositions give it, and some lose those that the
 call itself has: `roll` and `hstack([x, x])` of a channels-last image come out contiguous (torch 2.13 and 2.15). What
-was captured knows the strides of the calls. And it lays out as it likes what is no output itself: several outputs that
-are views of it then need copies, and do not share memory as they do in eager.
+was captured knows the strides of the calls. And it lays out as it likes what has strides out of the data (`nonzero` is
+transposed, and so is `nonzero() + 1`), and what is no output itself, perhaps as a part of what it is joined to: outputs
+that are views of it have other strides then, and several need copies and do not share memory as they do in eager.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _ITS_OWN = (OutputType.non_alias, OutputType.unsafe_view_alias)
 _captured: contextvars.ContextVar[Layouts] = contextvars.ContextVar("the layouts that outputs have", default=())
 _stock = inductor_graph.get_user_visible_output_strides
 _stock_run_node = inductor_graph.GraphLowering.run_node
-_SHARED = "anyshape: the strides of what outputs are views of"
+_LAID_OUT = "anyshape: the strides to lay it out by"
 
 
 def of(graph: Any) -> Layouts:
@@ -68,7 +69,7 @@ def kept(layouts: Layouts, number: Callable[[Any], Any] = lambda n: n) -> Iterat
 def _visible(graph: Any) -> dict[Any, Any]:
     """As torch's, with the captured strides for outputs that have memory of their own."""
     made = dict(_stock(graph))
-    _mark_shared(graph)
+    _mark_bases(graph)
     captured = _captured.get()
     told = getattr(TracingContext.try_get(), "fw_metadata", None)
     (output,) = graph.find_nodes(op="output")
@@ -83,7 +84,7 @@ def _visible(graph: Any) -> dict[Any, Any]:
         if layout is None or told.output_info[desc.idx].output_type not in _ITS_OWN:
             continue
         sizes, strides = layout
-        if _exprs(sizes) == _exprs(node.meta["val"].shape):
+        if len(sizes) == len(own := node.meta["val"].shape) and all(map(_agree, sizes, own)):
             made[node] = tuple(strides)
     return made
 
@@ -92,22 +93,39 @@ def _exprs(numbers: Sequence[Any]) -> list[Any]:
     return [concrete.number_expr(n) for n in numbers]
 
 
-def _mark_shared(graph: Any) -> None:
-    """Nodes whose memory several outputs lie in are told their strides, if they are none of them."""
+def _agree(size: Any, own: Any) -> bool:
+    """Whether two say the same size, which simplifications may have written in two ways."""
+    at_hand = [getattr(getattr(n, "node", None), "hint", n) for n in (size, own)]
+    return concrete.number_expr(size) == concrete.number_expr(own) or (at_hand[0] == at_hand[1] and None not in at_hand)
+
+
+def _mark_bases(graph: Any) -> None:
+    """Nodes are told their strides if outputs are views of them, or if they have strides out of the data that show."""
     (output,) = graph.find_nodes(op="output")
     results = {node for node in output.args[0] if isinstance(node, torch.fx.Node)}
-    sharing = collections.Counter(get_node_storage(node) for node in results)
+    lying = collections.Counter(get_node_storage(node) for node in results)
     for node in graph.nodes:
         lies = get_node_storage(node)
-        if lies is None or sharing.pop(lies, 0) < 2 or node.op != "call_function" or node in results:
-            continue  # popped: what comes later is a view of it
-        if not free_unbacked_symbols(node.meta["val"].stride()):
-            node.meta[_SHARED] = _exprs(node.meta["val"].stride())
+        views = 0 if lies is None else lying.pop(lies, 0)  # popped: what comes later is a view of it
+        if lies is None or node.op != "call_function":
+            continue
+        strides = _exprs(node.meta["val"].stride())
+        if free_unbacked_symbols(strides):
+            is_marked = views > 0 or (strides[-1] != 1 and any(map(_may_see_strides, node.users)))
+        else:
+            is_marked = views > 0 and node not in results
+        if is_marked:
+            node.meta[_LAID_OUT] = strides
+
+
+def _may_see_strides(node: torch.fx.Node) -> bool:
+    """Whether a call may be eager's own kernel, which lays out its results as its operands lie."""
+    return torch.Tag.pointwise not in getattr(node.target, "tags", ())
 
 
 def _run_node(self: Any, node: torch.fx.Node) -> Any:
     result = _stock_run_node(self, node)
-    strides = node.meta.get(_SHARED)
+    strides = node.meta.get(_LAID_OUT)
     if strides is not None and isinstance(result, ir.TensorBox) and isinstance(result.data, ir.StorageBox):
         result.realize()
         buffer = result.data.data

@@ -1,10 +1,10 @@
 """Errors of compiled graphs.
 
-Owns four repairs (torch 2.11 to 2.15). Inductor's CPU code raises RuntimeError for an index out of bounds, whatever
+Owns five repairs (torch 2.11 to 2.15). Inductor's CPU code raises RuntimeError for an index out of bounds, whatever
 eager raises for it. An `assert` of the function on what it computes itself is a check in the graph, which raises
 RuntimeError where eager raises AssertionError. And so is that there is something to choose from, where how much there
 is comes out of the data: `max` and the like raise IndexError in eager. So does an index that is out of the bounds of
-such a size.
+such a size. A `torch._assert_async` without a message is left out by AOTAutograd.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ _NOTHING = re.compile(r"(Runtime assertion failed for expression )?(u\d+ >= 1\b|
 _BORN = re.compile(r"\bz?uf?\d+\b")
 _CONDITION = re.compile(r"[\w\s<>=&|()+*/,-]+")
 _OF_RULES = os.path.join("anyshape", "ops", "")
+_SINGLE = "Expected Tensor with single nonzero value, but got zero"  # TensorCompare.cpp
 _OUT_OF_BOUNDS = "index out of bounds"
 _BROKEN = "Runtime assertion failed for expression "  # torch/fx/passes/runtime_assert.py
 
@@ -94,6 +95,14 @@ class Raises:
         born = set(_BORN.findall(condition))
         told = _CONDITION.fullmatch(condition) is not None and not condition.endswith(" >= 0")
         return told and bool(born) and born <= self.picks
+
+
+def keep_assertions(graph: Any) -> None:
+    """Those that have no message are given eager's, with which AOTAutograd keeps them."""
+    for node in graph.graph.find_nodes(op="call_function", target=torch._assert_async):
+        if len(node.args) == 1 and not node.kwargs:
+            node.args = (*node.args, _SINGLE)
+            graph.recompile()
 
 
 def by(graph: Any, recording: Recording) -> Raises | None:

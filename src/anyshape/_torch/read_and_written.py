@@ -1,13 +1,14 @@
 """Calls that read what they write.
 
-Owns four repairs of Inductor (torch 2.11 to 2.15; the last two until 2.13). Where nobody reads a tensor after
+Owns five repairs of Inductor (torch 2.11 to 2.15; the last three until 2.13). Where nobody reads a tensor after
 `index_put`, it writes over it (fx_passes/reinplace.py), and does not ask whether the values are of the same memory:
 `y.index_copy(0, i, y)` then reads what it has just written. Such a call keeps its copy. And `copy_` (lowering.py)
 computes what it stores first, but not where that is a view: of the target's own memory, as in
 `y[1:] = y[:-1].clone()`, whose clone is left out as one of no use, or of something not computed yet, as in
 `y[1:] = y[:-1] * 2` with sizes that have to be found equal. And what is written whole (`mutate_to`, lowering.py) is put
 in the place of what was there, though a write to a part of that is still to come: `z = y.index_copy(0, i, v)` and then
-`z[z > 0] = 1` writes the ones first. It is written there after it. And a copy of a copy of an input is left out
+`z[z > 0] = 1` writes the ones first. It is written there after it. So it is where what was there is read by name, by
+views that are still to be computed: they would read what was put there. And a copy of a copy of an input is left out
 (`remove_noop_ops`, fx_passes/post_grad.py), though the input is written to and the copy is of what it was. It stays.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -59,14 +61,24 @@ def _copy(stock: Callable[..., Any], clone: Callable[..., Any]) -> Callable[...,
 
 
 def _mutate_to(stock: Callable[..., Any]) -> Callable[..., Any]:
+    looks = "share_value" in inspect.signature(stock).parameters
+
+    def has_readers(box: Any) -> bool:
+        """Whether what is there has been computed, so that it may be read by name."""
+        return not looks and ir.IRNode.is_realized_node(box.data) and not _is_empty(box.data)
+
     def mutate_to(changed: Any, val: Any, unsafe_alias: bool = False, **options: Any) -> Any:
         box = changed.data if isinstance(changed, ir.TensorBox) else changed
-        if isinstance(box, ir.StorageBox) and box.maybe_get_name() in V.graph.mutated_buffers:
+        if isinstance(box, ir.StorageBox) and (box.maybe_get_name() in V.graph.mutated_buffers or has_readers(box)):
             ir.MutationLayoutSHOULDREMOVE.realize_into(val, box, unsafe_alias=unsafe_alias)
             return changed
         return stock(changed, val, unsafe_alias, **options)
 
     return mutate_to
+
+
+def _is_empty(buffer: Any) -> bool:
+    return isinstance(buffer, ir.ComputedBuffer) and buffer.is_no_op()
 
 
 def _same_meta(stock: Callable[..., bool]) -> Callable[..., bool]:

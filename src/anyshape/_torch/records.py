@@ -31,6 +31,7 @@ _KEPT = (
     "copied",
     "reads_strides",
     "differentiates",
+    "on_gpu",
 )
 
 

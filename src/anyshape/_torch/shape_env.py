@@ -24,6 +24,7 @@ from torch.fx.experimental.symbolic_shapes import (
     ShapeEnv,
     ShapeGuard,
     _ShapeGuardsHelper,
+    free_unbacked_symbols,
 )
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 from torch.utils._sympy.numbers import int_oo
@@ -36,7 +37,7 @@ from anyshape.answers import InputRecord
 from anyshape.declaration import Dim
 from anyshape.declaration.policy import TensorPolicy
 from anyshape.orders import symbolic_strides
-from anyshape.recording import Recording
+from anyshape.recording import STAND_INS, Recording
 
 # State of a ShapeEnv that learning a fact changes; saved and put back when a node is traced a second time.
 _LEARNT = ("replacements", "axioms", "var_to_range", "divisible", "guards", "deferred_runtime_asserts", "baked")
@@ -208,7 +209,7 @@ class FreeShapeEnv(ShapeEnv):
     def guard_or_defer_runtime_assert(self, orig_expr: Any, msg: str, fx_node: Any = None) -> bool:
         if not self.recording.owns(orig_expr):
             told = self._maybe_evaluate_static(orig_expr) is not None  # an assertion made before may have said it
-            if not told and isinstance(orig_expr, sympy.Eq) and self.recording.node is not None and _broadcasts():
+            if not told and self.recording.node is not None and (_may_be_one(orig_expr) or _broadcasts(orig_expr)):
                 raise _ends_the_graph()  # a size born from data may be 1 as well, and is stretched then
             if not told and self.recording.node is not None and errors_are_caught():
                 raise _ends_the_graph()  # the function goes on where it does not hold
@@ -229,6 +230,14 @@ class FreeShapeEnv(ShapeEnv):
         """With what is known put in; torch's own puts in what is known of single symbols."""
         expr = super().replace(expr)
         return expr.xreplace(self.baked) if self.baked else expr
+
+    def _set_replacement(self, a: sympy.Symbol, tgt: sympy.Expr, msg: str) -> None:
+        """A number out of the data is never taken for a size that it is said to equal.
+
+        AOTAutograd would find the size for both sides of the assertion that says so, which holds then (2.11 to 2.15).
+        """
+        if not (self.recording.owns(tgt) and free_unbacked_symbols(a)):
+            super()._set_replacement(a, tgt, msg)
 
     def settled(self, expr: sympy.Basic) -> sympy.Basic | None:
         """The value of `expr` that follows from what is known, with no assumption about 0 and 1; else None."""
@@ -316,14 +325,23 @@ class FreeShapeEnv(ShapeEnv):
 
     @contextlib.contextmanager
     def planned(self) -> Iterator[None]:
-        """The backend plans for the hints that were declared."""
-        planned = self.recording.declared.planned()
+        """The backend plans for the hints that were declared, and for no size of 0 or 1 where there are more.
+
+        Inductor sorts the ranges of a GPU kernel by what they are for the hints, and takes `m` and `m * n` for each
+        other where both are 1 (codegen/simd.py, 2.11 to 2.15): elements are left out then.
+        """
+        planned = {**self._more_than_one(), **self.recording.declared.planned()}
         before = {s: self.backed_var_to_val[s] for s in planned if s in self.backed_var_to_val}
         self.backed_var_to_val.update({s: sympy.Integer(planned[s]) for s in before})
         try:
             yield
         finally:
             self.backed_var_to_val.update(before)
+
+    def _more_than_one(self) -> dict[sympy.Basic, int]:
+        sizes = {s for s, record in self.recording.symbols.items() if record.kind == "size"}
+        small = {s: STAND_INS[0][int(n)] for s, n in self.recording.hints.items() if s in sizes and n in STAND_INS[0]}
+        return {s: n for s, n in small.items() if n in self.var_to_range[s] and s not in self.replacements}
 
     def evaluate_symexpr(self, code: str) -> Any:
         """A number for the hints of the capture, also while code is planned for others."""
@@ -416,17 +434,25 @@ def _ends_the_graph() -> Exception:
     return DataDependentOutputException(torch.ops.aten.sym_size.int)
 
 
-_BROADCASTING = ("infer_size", "_broadcast_shapes")
+_BROADCASTING = ("infer_size", "_broadcast_shapes", "_broadcast_in_dim_meta")
 
 
-def _broadcasts() -> bool:
+def _broadcasts(expr: sympy.Basic) -> bool:
     """Whether the code that asks compares sizes in order to broadcast."""
+    if not isinstance(expr, sympy.Eq):
+        return False
     frame: Any = sys._getframe(2)
     for _ in range(8):
         if frame is None or frame.f_code.co_name in _BROADCASTING:
             break
         frame = frame.f_back
     return frame is not None and frame.f_code.co_name in _BROADCASTING
+
+
+def _may_be_one(expr: sympy.Basic) -> bool:
+    """Whether a size born from data is said to be 1 or another: what may be broadcast (`einsum`)."""
+    sides = [side for side in expr.args if isinstance(side, sympy.Eq)] if isinstance(expr, sympy.Or) else []
+    return len(sides) == 2 and any(side.rhs == 1 and free_unbacked_symbols(side.lhs) for side in sides)
 
 
 def _own_expr(number: Any) -> sympy.Expr:

@@ -43,7 +43,7 @@ def rewritten(call: Any, args: Any) -> Any:
     """The call that a subscript is captured as."""
     if call not in (operator.getitem, operator.setitem) or not isinstance(args[0], torch.Tensor):
         return call
-    tensor, parts = args[0], _parts(args[1])
+    tensor, parts = args[0], key_parts(args[1])
     if sum(map(_dims_taken, parts)) > tensor.dim():
         return call  # eager's own error
     numbers = [index for _, _, index in _numbers(tensor, parts)]
@@ -71,6 +71,12 @@ def require_in_bounds(call: Any, args: Any, kwargs: Any) -> None:
         if _are_born(size, index):
             torch._check(index < size)
             torch._check(-size <= index)
+
+
+def dims_left(tensor: torch.Tensor, key: Any) -> list[int]:
+    """The dims that the numbers of a key leave."""
+    selected = {dim for _, dim, _ in _numbers(tensor, key_parts(key))}
+    return [dim for dim in range(tensor.dim()) if dim not in selected]
 
 
 @contextlib.contextmanager
@@ -111,7 +117,7 @@ def _indexed(call: Any, args: Any, kwargs: Any) -> Iterator[tuple[Any, Any]]:
     """Each size that is indexed by a number, with that number."""
     tensor, *given = args
     if call in _SUBSCRIPTS:
-        yield from ((tensor.shape[dim], index) for _, dim, index in _numbers(tensor, _parts(given[0])))
+        yield from ((tensor.shape[dim], index) for _, dim, index in _numbers(tensor, key_parts(given[0])))
         return
     words = {**dict(zip(_SELECTS[name_of(call)], given, strict=False)), **kwargs}
     axis = words.get("dim")
@@ -121,7 +127,7 @@ def _indexed(call: Any, args: Any, kwargs: Any) -> Iterator[tuple[Any, Any]]:
 
 def _selected(tensor: torch.Tensor, key: Any) -> tuple[torch.Tensor, tuple[Any, ...]]:
     """What the symbolic numbers of a key select, and the rest of it."""
-    parts = _parts(key)
+    parts = key_parts(key)
     found = [n for n in _numbers(tensor, parts) if isinstance(n[2], torch.SymInt)]
     for _, dim, index in reversed(found):
         tensor = tensor.select(dim, _from_the_front(tensor.shape[dim], index))
@@ -144,7 +150,7 @@ def _from_the_front(size: Any, index: Any) -> Any:
     return torch.sym_max(index + size if index < 0 else index, 0)
 
 
-def _parts(key: Any) -> tuple[Any, ...]:
+def key_parts(key: Any) -> tuple[Any, ...]:
     return key if isinstance(key, tuple) else (key,)
 
 

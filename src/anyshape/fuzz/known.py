@@ -107,7 +107,6 @@ KNOWN: tuple[Known, ...] = (
     Known("dropped-nothing", _has("dropout"), says=("a leaf Variable that requires grad",)),
     Known("saved-and-written", _writes_in_place, says=("needed for gradient computation",)),
     Known("transposed-in-place", _has("transpose_"), says=("strides",)),
-    Known("strides-of-places", _has("argwhere", "nonzero"), says=("strides",)),
     Known("gaps-written-to", _writes_to_what_has_gaps, says=("strides",)),
     Known("warned-and-raised", lambda case: True, says=("returned a result with an exception set",)),
     Known("more-digits", _attends_to_few_digits, says=("values",)),

@@ -1,7 +1,7 @@
 """Attention over nothing.
 
-Eager takes the plain formula where a length or the number of heads is 0; the fused CPU kernel that it takes otherwise
-does not survive it (a division by zero in native code, torch 2.11 to 2.15). Which kernel a graph holds is therefore a
+Eager has zeros where a length or the number of heads is 0; the fused CPU kernel that it takes otherwise does not
+survive it (a division by zero in native code, torch 2.11 to 2.15). Which kernel a graph holds is therefore a
 question about these sizes. An empty batch is nothing special to either; what has three dims has no heads, but for torch
 2.15, which takes its first dim for them and the fused kernel.
 """
@@ -40,19 +40,18 @@ def scaled_dot_product_attention(
 ) -> Any:
     heads = query.dim() >= FUSED_DIMS
     if query.shape[-2] == 0 or key.shape[-2] == 0 or (heads and query.shape[-3] == 0):
-        return _over_nothing(query, key, value, enable_gqa)
+        return _over_nothing(query, key, value)
     is_causal = True if is_causal else False  # noqa: SIM210 - a comparison of sizes, which is no bool to the kernel
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )
 
 
-def _over_nothing(query: Any, key: Any, value: Any, enable_gqa: bool) -> Any:
-    """There is no score to weigh anything with: the formula without masks, scale and dropout has the same result."""
-    if enable_gqa:
-        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
-        value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
-    return torch.softmax(query @ key.transpose(-2, -1), -1) @ value
+def _over_nothing(query: Any, key: Any, value: Any) -> Any:
+    """Zeros of the query's shape, whatever the others broadcast to; NaN where one of them has it."""
+    if query.shape[-2] != 0:
+        torch._check(key.shape[-2] == value.shape[-2], lambda: "as many values as keys are needed")
+    return query.new_zeros(*query.shape[:-1], value.shape[-1]) + (query.sum() + key.sum() + value.sum()) * 0
 
 
 # To torch's tracer this is one call, with attention unseen inside it; a function of the same code is traced through.
