@@ -44,10 +44,12 @@ class CompiledFunction:
             return self._target(*args, **kwargs)
         except RunAgain:
             return self(*args, **kwargs)
-        except RunEagerly as eagerly:
-            result = self._function(*args, **kwargs)
-            eagerly.say()
-            return result
+        except RunEagerly as told:
+            eagerly = told
+        # Out here, where an error of the function is its own and nothing else is being handled.
+        result = self._function(*args, **kwargs)
+        eagerly.say()
+        return result
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """As a method: `self` is an argument like any other."""

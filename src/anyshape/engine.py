@@ -68,6 +68,7 @@ class LeftOut(Exception):
 
 
 NOT_COMPILED = "a new behaviour, and none is compiled"
+UNSUITED = "the program insists on something that does not hold of the data"
 MOST_TRIES = 3  # to capture a frame that could not be: mostly it is its code, and not the sizes
 
 
@@ -312,7 +313,7 @@ class Engine:
         recording.phase = "aot"
         restore = aliases.restorer(graph)
         numbers = capture.graph_numbers(graph) if recording.oblivious.symbols else []
-        raises = raised.by(graph, recording)
+        raises, insists = raised.by(graph, recording), raised.Insists.of(graph)
         master = specialise.Master.of(graph) if self._has_variants(recording) else None
         text = capture.graph_text(graph) if self._saves else ""
         with output_strides.kept(output_strides.of(graph)):
@@ -338,11 +339,29 @@ class Engine:
 
         if self._saves:
             return make_only
+        if insists is not None and recording.leaves_no_trace:
+            compiled = self._or_eagerly(program, insists, compiled)
         if raises is not None:
             compiled = raises(compiled)
         if restore is not None:
             compiled = restore(compiled)
         return light_code.apart_from_dynamo(run)
+
+    def _or_eagerly(
+        self, program: LiveProgram, insists: raised.Insists, compiled: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """What does not hold of the data is told by eager, by its own error, where nothing has happened yet."""
+
+        def run(*args: Any) -> Any:
+            try:
+                return compiled(*args)
+            except RuntimeError as error:
+                if program.origin is not self._top or not insists.said(error):
+                    raise
+                self._fallbacks[UNSUITED] += 1
+                raise RunEagerly(f"{UNSUITED}: {error}", expected=False) from error
+
+        return run
 
     def _has_variants(self, recording: Recording) -> bool:
         plain = not recording.oblivious.symbols and not recording.loose_strides

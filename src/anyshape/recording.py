@@ -96,6 +96,7 @@ class Recording:
         self.reads_strides = False  # the program asks a tensor for its strides
         self.differentiates = False  # an input requires a gradient
         self.on_gpu = False
+        self.leaves_no_trace: bool | None = None  # when it raises, for all that AOTAutograd knows
         self.node: NodeRecord | None = None
         self.silent = False
         self.relies = False

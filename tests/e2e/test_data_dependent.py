@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from asserting_cases import Refuses, asserted, drawn_then_asserted, written_then_asserted
 
 import anyshape
 from anyshape._torch import breaks
-from anyshape.testing import difference
+from anyshape.testing import difference, outcome_difference, run_once
 
 
 def _numbers(n: int) -> torch.Tensor:
@@ -364,3 +365,74 @@ def test_an_assertion_without_words_is_kept(backend: str) -> None:
     compiled = anyshape.compile(program, backend=backend, fullgraph=True)
     for x in (torch.ones(3), -torch.ones(2), torch.ones(0), torch.ones(1), -torch.ones(1)):
         assert difference(program, compiled, (x,)) is None
+
+
+def _number(x: torch.Tensor) -> int:
+    return int(x.sum().long().item())
+
+
+def _checked_value(x: torch.Tensor) -> torch.Tensor:
+    n = _number(x)
+    torch._check_value(n < 3, lambda: "too many")
+    return x + n
+
+
+def _checked_index(x: torch.Tensor) -> torch.Tensor:
+    n = _number(x)
+    torch._check_index(n < 3)
+    return x + n
+
+
+def _checked_before(x: torch.Tensor) -> torch.Tensor:
+    n = _number(x)
+    torch._check(n >= 2)
+    return torch.ones(n).narrow(0, -2, 1)
+
+
+TOLD_BY_DATA = {
+    "assert": asserted,
+    "_check_value": _checked_value,
+    "_check_index": _checked_index,
+    "_check and narrow": _checked_before,
+    "narrow from the end": lambda x: torch.ones(_number(x)).narrow(0, -2, 1),
+    "narrow too far": lambda x: torch.ones(_number(x)).narrow(0, 1, 2),
+    "narrow from a number": lambda x: torch.ones(5).narrow(0, _number(x), 2),
+    "kthvalue": lambda x: x[x > 0].kthvalue(1).values,
+    "select": lambda x: torch.ones(5).select(0, _number(x)),
+}
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("name", TOLD_BY_DATA)
+def test_what_does_not_hold_of_the_data_is_told_by_eager(name: str, backend: str) -> None:
+    """The types and the words of errors are eager's, and the calls are counted."""
+    program = TOLD_BY_DATA[name]
+    compiled = anyshape.compile(program, backend=backend)
+    raised = 0
+    for numbers in ([1.0, 1.0], [1.0] * 3, [1.0], [-1.0], [4.0], [5.0], [6.0], [-5.0], [-6.0], [0.0]):
+        x = torch.tensor(numbers)
+        want, got = (run_once(f, (x.clone(),)) for f in (program, compiled))
+        assert outcome_difference(want, got, None, None) is None, numbers
+        assert str(want.error) == str(got.error)
+        raised += want.error is not None
+    assert sum(compiled.fallbacks.values()) == raised > 0
+    assert len(compiled.programs) == 1
+
+
+def test_an_error_of_the_data_has_nothing_of_anyshape_behind_it() -> None:
+    for compiled in (anyshape.compile(asserted, backend="aot_eager"), anyshape.compile(Refuses(), backend="aot_eager")):
+        compiled(torch.ones(2))
+        with pytest.raises(AssertionError, match="too many") as caught:
+            compiled(torch.ones(3))
+        assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("program", [written_then_asserted, drawn_then_asserted])
+def test_a_call_that_leaves_a_trace_is_not_made_again(program: Callable[..., Any]) -> None:
+    compiled = anyshape.compile(program, backend="aot_eager")
+    compiled(torch.ones(2))
+    x = torch.ones(3)
+    with pytest.raises(AssertionError):
+        compiled(x)
+    assert not compiled.fallbacks
+    assert x.max() <= 2  # written to once at most

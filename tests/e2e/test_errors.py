@@ -12,7 +12,8 @@ import torch
 from torch.nn import functional as F
 
 import anyshape
-from anyshape.testing import difference
+from anyshape.engine import UNSUITED
+from anyshape.testing import difference, run_once
 
 R = torch.randn
 
@@ -296,10 +297,26 @@ def _checked(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("fn", [_largest, _first, _smallest, _checked])
 def test_nothing_to_choose_from(fn: Callable[..., torch.Tensor], backend: str) -> None:
-    """How much there is comes out of the data, so it is the compiled code that has to raise what eager raises."""
+    """How much there is comes out of the data, so it is the compiled code that finds out."""
     f = anyshape.compile(fn, backend=backend)
     for x in (torch.tensor([1.0, -1.0, 2.0]), torch.zeros(3)):
         assert difference(fn, f, (x,)) is None
+    assert f.fallbacks == {UNSUITED: 1}
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("fn", [_largest, _first, _smallest, _checked])
+def test_nothing_to_choose_from_after_a_write(fn: Callable[..., torch.Tensor], backend: str) -> None:
+    """The call cannot be made again, so it is the compiled code that has to raise what eager raises."""
+
+    def after_a_write(x: torch.Tensor) -> torch.Tensor:
+        x += 1
+        return fn(x)
+
+    f = anyshape.compile(after_a_write, backend=backend)
+    assert difference(after_a_write, f, (torch.tensor([1.0, -1.0, 2.0]),)) is None
+    want, got = (run_once(g, (-torch.ones(3),)).error for g in (after_a_write, f))
+    assert type(want) is type(got) is not type(None)
     assert f.fallbacks == {}
 
 

@@ -54,6 +54,7 @@ from anyshape._torch import (
     out_calls,
     parts,
     products,
+    raised,
     random_state,
     ranges,
     reshapes,
@@ -247,6 +248,8 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
         def compile_(graph: Any, inputs: Any) -> Any:
             recording.aten.extend(nodes.aten_nodes(graph, strides_show=not recording.loose_strides))
             first_calls.note(graph)
+            if recording.leaves_no_trace is None:  # the forward; its gradient is compiled after it
+                recording.leaves_no_trace = raised.leaves_no_trace(graph)
             if recording.loose_strides:
                 loose_strides.prepare(graph, recording)
             elif calls_kernels:

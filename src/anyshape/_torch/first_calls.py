@@ -16,14 +16,14 @@ from unittest import mock
 import torch
 import torch._functorch._aot_autograd.runtime_wrappers as runtime_wrappers
 
-_OWN = ("aten", "prim", "prims")
+OWN = ("aten", "prim", "prims")
 _others: contextvars.ContextVar[bool] = contextvars.ContextVar("operators that are not torch's own", default=False)
 
 
 def note(graph: Any) -> None:
     """An aten graph is about to be compiled."""
     targets = {node.target for node in graph.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
-    if any(target.namespace not in _OWN for target in targets):
+    if any(target.namespace not in OWN for target in targets):
         _others.set(True)
 
 

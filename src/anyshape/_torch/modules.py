@@ -31,10 +31,14 @@ class CompiledModule(OptimizedModule):
             return super().__call__(*args, **kwargs)
         except self._anyshape_again:
             return CompiledModule.__call__(self, *args, **kwargs)
-        except self._anyshape_eagerly as eagerly:
-            result = self._orig_mod(*args, **kwargs)
-            eagerly.say()  # type: ignore[attr-defined]
-            return result
+        except self._anyshape_eagerly as told:
+            eagerly = told
+        return self._run_eagerly(eagerly, args, kwargs)
+
+    def _run_eagerly(self, eagerly: Any, args: Any, kwargs: Any) -> Any:
+        result = self._orig_mod(*args, **kwargs)
+        eagerly.say()
+        return result
 
     @property
     def declaration(self) -> Declaration:
@@ -78,7 +82,11 @@ class EnteredModule(CompiledModule):
     _anyshape_enter: Callable[..., Any]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._anyshape_enter(*args, **kwargs)
+        try:
+            return self._anyshape_enter(*args, **kwargs)
+        except self._anyshape_eagerly as told:  # from a program that the shortcut went straight to
+            eagerly = told
+        return self._run_eagerly(eagerly, args, kwargs)
 
 
 def is_module(value: Any) -> bool:

@@ -1,10 +1,14 @@
 """Errors of compiled graphs.
 
-Owns five repairs (torch 2.11 to 2.15). Inductor's CPU code raises RuntimeError for an index out of bounds, whatever
-eager raises for it. An `assert` of the function on what it computes itself is a check in the graph, which raises
-RuntimeError where eager raises AssertionError. And so is that there is something to choose from, where how much there
-is comes out of the data: `max` and the like raise IndexError in eager. So does an index that is out of the bounds of
-such a size. A `torch._assert_async` without a message is left out by AOTAutograd.
+Owns what tells that a graph insists on something that does not hold of the data, and that nothing has happened yet: the
+call is then eager's, and so is its error.
+
+Where that cannot be (after a graph break, in what was saved, and where inputs are written to), owns five repairs (torch
+2.11 to 2.15). Inductor's CPU code raises RuntimeError for an index out of bounds, whatever eager raises for it. An
+`assert` of the function on what it computes itself is a check in the graph, which raises RuntimeError where eager
+raises AssertionError. And so is that there is something to choose from, where how much there is comes out of the data:
+`max` and the like raise IndexError in eager. So does an index that is out of the bounds of such a size. A
+`torch._assert_async` without a message is left out by AOTAutograd.
 """
 
 from __future__ import annotations
@@ -16,10 +20,13 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import sympy
 import torch
 import torch.nn.functional as F
+from torch._guards import TracingContext
 
 from anyshape._torch import subscripts
+from anyshape._torch.first_calls import OWN
 from anyshape.answers import name_of
 
 if TYPE_CHECKING:
@@ -92,9 +99,39 @@ class Raises:
 
     def _is_about_bounds(self, message: str) -> bool:
         condition = message.removeprefix(_BROKEN).partition(" on node ")[0]
-        born = set(_BORN.findall(condition))
-        told = _CONDITION.fullmatch(condition) is not None and not condition.endswith(" >= 0")
-        return told and bool(born) and born <= self.picks
+        told = _is_condition(message) and not condition.endswith(" >= 0")
+        return told and set(_BORN.findall(condition)) <= self.picks
+
+
+@dataclasses.dataclass(frozen=True)
+class Insists:
+    """What a graph says when something that it insists on does not hold of numbers that come out of the data."""
+
+    messages: frozenset[str]
+
+    @classmethod
+    def of(cls, graph: Any) -> Insists | None:
+        checks = graph.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_scalar.default)
+        return cls(frozenset(str(node.args[1]) for node in checks)) if checks else None
+
+    def said(self, error: RuntimeError) -> bool:
+        text = str(error)
+        return type(error) is RuntimeError and (text in self.messages or _is_condition(text))
+
+
+def _is_condition(message: str) -> bool:
+    """Whether a message is no more than a condition on numbers born from data, in any backend's way."""
+    condition = message.removeprefix(_BROKEN).partition(" on node ")[0]
+    return _CONDITION.fullmatch(condition) is not None and _BORN.search(condition) is not None
+
+
+def leaves_no_trace(graph: Any) -> bool:
+    """Whether an aten graph that raises can be forgotten: it writes to no input and draws no random numbers."""
+    told = getattr(TracingContext.try_get(), "fw_metadata", None)
+    if told is None or any(i.mutates_data or i.mutates_metadata or i.mutates_storage_metadata for i in told.input_info):
+        return False
+    calls = {node.target for node in graph.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
+    return not any(torch.Tag.nondeterministic_seeded in call.tags or call.namespace not in OWN for call in calls)
 
 
 def keep_assertions(graph: Any) -> None:
@@ -109,7 +146,8 @@ def by(graph: Any, recording: Recording) -> Raises | None:
     """What a graph raises otherwise than eager; None if nothing."""
     calls = [n for n in graph.graph.nodes if n.op in ("call_function", "call_method")]
     # Inductor's code says nothing but the condition.
-    asserts = [text for expr in recording.asserted for text in (f"{_BROKEN}{expr} ", f"{expr}")]
+    asserted = [form for expr in recording.asserted for form in _forms(expr)]
+    asserts = [text for expr in asserted for text in (f"{_BROKEN}{expr} ", f"{expr}")]
     asserts += [n.args[1] for n in calls if n.target is torch._assert_async and _is_assert(n)]
     indexes = any(n.target in _INDEXING for n in calls)
     fills = any(n.target in ("index_fill", "index_fill_") for n in calls)
@@ -119,6 +157,15 @@ def by(graph: Any, recording: Recording) -> Raises | None:
     picks = frozenset(str(s) for s, asking in recording.insisting.items() if all(map(subscripts.is_subscript, asking)))
     found = Raises(indexes, tuple(asserts), fills, chooses, picks)
     return found if indexes or asserts or chooses or picks else None
+
+
+def _forms(expr: sympy.Basic) -> list[sympy.Basic]:
+    """A condition as it is asserted: as it is, and as a bound of a range."""
+    if isinstance(expr, sympy.StrictLessThan):
+        return [expr, sympy.Le(expr.lhs, expr.rhs - 1)]
+    if isinstance(expr, sympy.StrictGreaterThan):
+        return [expr, sympy.Ge(expr.lhs, expr.rhs + 1)]
+    return [expr]
 
 
 def _has_nothing(args: Sequence[Any]) -> bool:
