@@ -292,3 +292,16 @@ def test_code_that_lies_otherwise_is_another_in_inductors_cache(tmp_path: pathli
             [sys.executable, "-c", ROLLS], env=environment, capture_output=True, text=True, check=True
         )
         assert child.stdout.splitlines()[:2] == [str([None] * 5)] * 2
+
+
+def test_what_is_kept_for_a_gradient_is_laid_out_by_the_sizes_of_each_call() -> None:
+    """Inductor lays it out as it likes, and torch until 2.13 had the gradient compiled for the first sizes."""
+
+    def attention(x: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(x, x, x)
+
+    f = anyshape.compile(attention)
+    for n, m in ((2, 2), (3, 3), (5, 2), (2, 7)):
+        x = torch.randn(n, 2 * m + 1)[:, 1::2].requires_grad_()
+        assert difference(attention, f, (x,), backward=True) is None
+    assert len(f.programs) == 1

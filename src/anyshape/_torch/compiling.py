@@ -35,6 +35,7 @@ from anyshape._torch import (
     output_strides,
     pooled_gradients,
     read_and_written,
+    saved_strides,
     unpinned,
     zero_products,
 )
@@ -71,6 +72,7 @@ def scope() -> Iterator[None]:
         stack.enter_context(first_calls.patches())
         stack.enter_context(zero_products.patches())
         stack.enter_context(folds.patches())
+        stack.enter_context(saved_strides.patches())
         yield
 
 

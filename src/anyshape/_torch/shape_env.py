@@ -344,13 +344,8 @@ class FreeShapeEnv(ShapeEnv):
         return {s: n for s, n in small.items() if n in self.var_to_range[s] and s not in self.replacements}
 
     def evaluate_symexpr(self, code: str) -> Any:
-        """A number for the hints of the capture, also while code is planned for others."""
-        planned = dict(self.backed_var_to_val)
-        self.backed_var_to_val.update({s: h for s, h in self.recording.hints.items() if s in planned})
-        try:
-            return super().evaluate_symexpr(code)
-        finally:
-            self.backed_var_to_val.update(planned)
+        """What Inductor says of strides stays an expression of the sizes (see `saved_strides`)."""
+        return self.deserialize_symexpr(code)
 
     @contextlib.contextmanager
     def undo_unless_kept(self) -> Iterator[Callable[[], None]]:

@@ -91,6 +91,11 @@ def _asks_for_signs(case: Case) -> bool:
     return any({"signbit", "copysign"} & {value for _, value in step.attributes} for step in case.steps)
 
 
+def _counts_what_was_computed(case: Case) -> bool:
+    made = {name for step in case.steps if step.op == "unique" for name in step.operands}
+    return any(binds(step, name) for step in case.steps for name in made)
+
+
 KNOWN: tuple[Known, ...] = (
     Known(
         "interpolates-nothing",
@@ -116,6 +121,7 @@ KNOWN: tuple[Known, ...] = (
     Known("strides-of-norms", _has("batch_norm"), says=("strides",)),
     Known("equal-results", _calls_twice_alike, says=("share memory",)),
     Known("signs-of-nan", _asks_for_signs, of_eager=True),
+    Known("unequal-digits", _counts_what_was_computed, says=("shape",)),
 )
 
 

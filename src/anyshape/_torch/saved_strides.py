@@ -1,0 +1,56 @@
+"""Strides of what a compiled function keeps for its gradient.
+
+Owns one repair (torch 2.11 and 2.13; 2.15 does so itself): Inductor lays out what is kept as it likes, and AOTAutograd
+has the gradient compiled for those strides as numbers, the ones of the first sizes (`_aot_stage2b_bw_compile`). At
+others the gradient raised. They stay expressions of the sizes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+from unittest import mock
+
+import torch
+import torch._functorch._aot_autograd.graph_compile as graph_compile
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, statically_known_true
+
+from anyshape._torch.shape_env import FreeShapeEnv
+
+_NAME = "_aot_stage2b_bw_compile"
+_AS_NUMBERS = "evaluate_symexpr"  # gone where strides stay expressions
+
+
+def patches() -> contextlib.AbstractContextManager[Any]:
+    stock = getattr(graph_compile, _NAME, None)
+    if stock is None or not hasattr(ShapeEnv, _AS_NUMBERS):
+        return contextlib.nullcontext()
+
+    def compile_gradient(
+        graph: Any, subclasses: Any, told: Any, strides: list[Any] | None, symints: int, *rest: Any
+    ) -> Any:
+        if strides is None:
+            return stock(graph, subclasses, told, strides, symints, *rest)
+        kept = graph_compile._get_inner_meta(subclasses, told).tensors_saved_for_backwards_slice
+        inputs = graph.graph.find_nodes(op="placeholder")[symints:]
+        for node, laid_out in zip(inputs, strides[kept], strict=False):
+            _lay_out(node, laid_out)
+        left = [None if _is_free(laid_out) else laid_out for laid_out in strides]
+        return stock(graph, subclasses, told, left, symints, *rest)
+
+    return mock.patch.object(graph_compile, _NAME, compile_gradient)
+
+
+def _lay_out(node: Any, strides: Sequence[Any] | None) -> None:
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or not _is_free(strides):
+        return
+    assert strides is not None
+    if not all(statically_known_true(own == other) for own, other in zip(value.stride(), strides, strict=True)):
+        node.meta["val"] = value.new_empty_strided(value.shape, tuple(strides))
+
+
+def _is_free(strides: Sequence[Any] | None) -> bool:
+    """Whether they are expressions of free sizes."""
+    return any(isinstance(s, torch.SymInt) and isinstance(s.node.shape_env, FreeShapeEnv) for s in strides or ())
