@@ -305,3 +305,65 @@ def test_what_is_kept_for_a_gradient_is_laid_out_by_the_sizes_of_each_call() -> 
         x = torch.randn(n, 2 * m + 1)[:, 1::2].requires_grad_()
         assert difference(attention, f, (x,), backward=True) is None
     assert len(f.programs) == 1
+
+
+CONVOLUTIONS: dict[str, tuple[Callable[..., Tensor], Callable[..., tuple[Tensor, ...]]]] = {
+    "images": (F.conv2d, lambda c, n: (torch.randn(2, c, n + 2, n), torch.randn(4, c, 3, 2))),
+    "signals": (F.conv1d, lambda c, n: (torch.randn(2, c, n + 2), torch.randn(4, c, 3))),
+    "a group for each channel": (
+        lambda x, w: F.conv2d(x, w, groups=w.shape[0]),
+        lambda c, n: (torch.randn(2, c, n, n), torch.randn(c, 1, 2, 2)),
+    ),
+    "channels last": (
+        F.conv2d,
+        lambda c, n: tuple(
+            t.to(memory_format=torch.channels_last) for t in (torch.randn(2, c, n, n), torch.randn(4, c, 2, 2))
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_gradients_of_convolutions_of_any_size_are_one_program(name: str) -> None:
+    """Inductor pins sizes of images and weights to choose among kernels."""
+    convolve, make = CONVOLUTIONS[name]
+    f = anyshape.compile(convolve)
+    for c, n in ((3, 5), (2, 4), (5, 7), (4, 6)):
+        given = tuple(t.requires_grad_() for t in make(c, n))
+        assert difference(convolve, f, given, backward=True, rtol=1e-3, atol=1e-3) is None
+    assert len(f.programs) == 1 and f.fallbacks == {}
+
+
+def test_gradients_of_convolutions_lie_as_traced() -> None:
+    """For an empty batch eager's kernel gives the gradient of a channels-last weight contiguous; its fake does not."""
+    f = anyshape.compile(F.conv2d)
+    for batch in (2, 0, 3):
+        weight = torch.randn(4, 3, 2, 2).to(memory_format=torch.channels_last).requires_grad_()
+        given = (torch.randn(batch, 3, 5, 5).requires_grad_(), weight)
+        assert difference(F.conv2d, f, given, backward=True, rtol=1e-3, atol=1e-3) is None
+    assert f.fallbacks == {}
+
+
+def test_a_cnn_trained_on_images_of_any_size_is_one_program() -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Conv2d(4, 2, 3))
+    f = anyshape.compile(model)
+    with expect_programs(1):
+        for batch, height, width in ((2, 8, 8), (3, 9, 11), (4, 12, 7), (5, 10, 10)):
+            x = torch.randn(batch, 3, height, width)
+            wanted = torch.autograd.grad(model(x).sum(), list(model.parameters()))
+            found = torch.autograd.grad(f(x).sum(), list(model.parameters()))
+            torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_a_window_of_one_element_is_squeezed() -> None:
+    """Inductor cannot prove that there is one, in a program for sizes at which there is."""
+
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        window = x[..., -2:-1]
+        return window.squeeze(), window.squeeze(-1) + 1
+
+    for sizes in ((2, 1, 0, 4), (0, 3), (1, 2)):
+        f = anyshape.compile(fn)
+        for size in sizes:
+            assert difference(fn, f, (torch.randn(size),)) is None
+            assert difference(fn, f, (torch.randn(3, size),)) is None

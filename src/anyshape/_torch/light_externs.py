@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from anyshape._torch import operators  # noqa: F401 - which such code calls too
+
 IMPORT = "from torch._inductor.select_algorithm import extern_kernels"
 LIGHT = f"from {__name__} import extern_kernels"
 _PLAIN = frozenset(("mm", "addmm", "bmm", "baddbmm", "convolution"))

@@ -1,9 +1,11 @@
 """Inductor's choices.
 
-Owns where random numbers come from, and one repair: `SizeVarAllocator.evaluate_min` and `evaluate_max` pick one of
+Owns where random numbers come from, and two repairs: `SizeVarAllocator.evaluate_min` and `evaluate_max` pick one of
 two sizes by what they can prove, fail where they can prove nothing, and in between take a common divisor for the
 smaller one, which is wrong where a factor is 0 (sizevars.py says so itself, torch 2.13 and 2.15). The minimum itself
-is an expression like any other. And it hands on one fact that the C++ code would not use: divisibility.
+is an expression like any other. And `squeeze` keeps a dim that it cannot prove to be 1, in a program for sizes at which
+it is (2.11 to 2.15): the dims are those of the trace. And it hands on one fact that the C++ code would not use:
+divisibility.
 """
 
 from __future__ import annotations
@@ -15,12 +17,15 @@ from typing import Any
 from unittest import mock
 
 import sympy
+import torch
 import torch._inductor.config as inductor_config
+import torch._inductor.lowering as inductor_lowering
 from torch._inductor.codegen.cpp import CppKernelProxy, LoopLevel
 from torch._inductor.sizevars import SizeVarAllocator
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import Max, Min
 
+from anyshape._torch import concrete
 from anyshape._torch.shape_env import FreeShapeEnv
 
 _stock_min = SizeVarAllocator.evaluate_min
@@ -55,6 +60,24 @@ def _is_longer(self: Any, left: Any, right: Any) -> bool:
     return env.recording.owns(longer) and env.settled_from_two(longer) == sympy.true
 
 
+def _squeeze(stock: Callable[..., Any]) -> Callable[..., Any]:
+    def lower(x: Any, *dims: Any) -> Any:
+        node = V.graph.current_node
+        if not isinstance(V.graph.sizevars.shape_env, FreeShapeEnv) or node.target not in _SQUEEZES:
+            return stock(x, *dims)
+        left = [concrete.number_expr(n) for n in node.meta["val"].shape]
+        kept: list[Any] = []
+        for size, own in zip(node.args[0].meta["val"].shape, x.get_size(), strict=True):
+            if len(kept) < len(left) and concrete.number_expr(size) == left[len(kept)]:
+                kept.append(own)
+        if len(kept) != len(left):
+            return stock(x, *dims)
+        return inductor_lowering.view(x, kept) if len(kept) < len(x.get_size()) else x
+
+    return lower
+
+
+_SQUEEZES = (torch.ops.aten.squeeze.default, torch.ops.aten.squeeze.dim, torch.ops.aten.squeeze.dims)
 _stock_tile = getattr(LoopLevel, "tile", None)
 _stock_codegen_functions = getattr(CppKernelProxy, "codegen_functions", None)
 _arguments: contextvars.ContextVar[Any] = contextvars.ContextVar("the sizes a kernel is given", default=None)
@@ -86,7 +109,9 @@ def _tile(self: Any, factor: Any) -> Any:
 @contextlib.contextmanager
 def patches() -> Iterator[None]:
     """What Inductor does otherwise for a capture of anyshape's."""
+    known = inductor_lowering.lowerings
     with (
+        mock.patch.dict(known, {call: _squeeze(known[call]) for call in _SQUEEZES if call in known}),
         # Random numbers are eager's own: Inductor's generator gives others.
         inductor_config.patch(fallback_random=True),
         mock.patch.object(SizeVarAllocator, "evaluate_min", _choose(_stock_min, Min, True)),

@@ -8,6 +8,7 @@ others the gradient raised. They stay expressions of the sizes.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Sequence
 from typing import Any
 from unittest import mock
@@ -34,23 +35,25 @@ def patches() -> contextlib.AbstractContextManager[Any]:
             return stock(graph, subclasses, told, strides, symints, *rest)
         kept = graph_compile._get_inner_meta(subclasses, told).tensors_saved_for_backwards_slice
         inputs = graph.graph.find_nodes(op="placeholder")[symints:]
-        for node, laid_out in zip(inputs, strides[kept], strict=False):
-            _lay_out(node, laid_out)
-        left = [None if _is_free(laid_out) else laid_out for laid_out in strides]
+        left = list(strides)
+        left[kept] = [
+            None if _lay_out(node, laid_out) else laid_out
+            for node, laid_out in itertools.zip_longest(inputs[: len(strides[kept])], strides[kept])
+        ]
         return stock(graph, subclasses, told, left, symints, *rest)
 
     return mock.patch.object(graph_compile, _NAME, compile_gradient)
 
 
-def _lay_out(node: Any, strides: Sequence[Any] | None) -> None:
-    value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor) or not _is_free(strides):
-        return
-    assert strides is not None
+def _lay_out(node: Any, strides: Sequence[Any] | None) -> bool:
+    """Give an input of the gradient the strides that it has; False if they are none of free sizes."""
+    value = None if node is None else node.meta.get("val")
+    if strides is None or not isinstance(value, torch.Tensor) or not any(map(_is_free, (*strides, *value.stride()))):
+        return False
     if not all(statically_known_true(own == other) for own, other in zip(value.stride(), strides, strict=True)):
         node.meta["val"] = value.new_empty_strided(value.shape, tuple(strides))
+    return True
 
 
-def _is_free(strides: Sequence[Any] | None) -> bool:
-    """Whether they are expressions of free sizes."""
-    return any(isinstance(s, torch.SymInt) and isinstance(s.node.shape_env, FreeShapeEnv) for s in strides or ())
+def _is_free(stride: Any) -> bool:
+    return isinstance(stride, torch.SymInt) and isinstance(stride.node.shape_env, FreeShapeEnv)

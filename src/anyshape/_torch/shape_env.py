@@ -252,7 +252,7 @@ class FreeShapeEnv(ShapeEnv):
         if self._possible is None:
             # The solver is asked about declared invariants, and sizes that contradict one are not told apart here.
             self._possible = [] if self.recording.declared.invariants else possible_sizes(self)
-        if leave_open(self._possible, expr):
+        if leave_open(self._possible, expr) or _has_quotients(expr):
             self._settled_cache[key] = None
             return None
         value = self._maybe_evaluate_static(expr)
@@ -448,6 +448,11 @@ def _may_be_one(expr: sympy.Basic) -> bool:
     """Whether a size born from data is said to be 1 or another: what may be broadcast (`einsum`)."""
     sides = [side for side in expr.args if isinstance(side, sympy.Eq)] if isinstance(expr, sympy.Or) else []
     return len(sides) == 2 and any(side.rhs == 1 and free_unbacked_symbols(side.lhs) for side in sides)
+
+
+def _has_quotients(expr: sympy.Basic) -> bool:
+    """Whether sizes are divided by sizes, as where sympy reduces a stride modulo another: torch has no range for it."""
+    return any(power.exp.is_negative for power in expr.atoms(sympy.Pow))
 
 
 def _own_expr(number: Any) -> sympy.Expr:

@@ -1,11 +1,10 @@
 """Calls for which Inductor needs sizes as numbers, and pins them (torch 2.11 to 2.15).
 
 Owns what free sizes get instead. `adaptive_avg_pool2d` and `adaptive_max_pool2d` are unrolled over their windows:
-eager's kernel is called, which has none to unroll. So it is for a convolution whose weight has free sizes; in its
-gradient they are pinned, for the kernel lays it out by them as no fake kernel tells. Where there is one, nothing is
-laid out channels last for the others either. `glu` halves a size: halves of any size are slices too. A slice whose
-bounds may lie beyond its dim is taken for one of a size out of the data (2.11): it is cut as eager cuts it. Code for an
-exact size is Inductor's own.
+eager's kernel is called, which has none to unroll. So it is for a convolution whose weight has free sizes, and for the
+gradient of one that has any; where there is such a weight, nothing is laid out channels last for the others either.
+`glu` halves a size: halves of any size are slices too. A slice whose bounds may lie beyond its dim is taken for one of
+a size out of the data (2.11): it is cut as eager cuts it. Code for an exact size is Inductor's own.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from torch._inductor.virtualized import V
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._sympy.functions import FloorDiv, Max, Min
 
+from anyshape._torch import concrete, operators
 from anyshape._torch.shape_env import FreeShapeEnv
 
 _aten = torch.ops.aten
@@ -87,6 +87,25 @@ def _convolution(*args: Any) -> Any:
     return call(*given)
 
 
+def _convolution_backward(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Eager's kernel, with results that lie as the trace has them; Inductor's choice of kernels pins sizes (2.13)."""
+    call = inductor_lowering.fallback_handler(operators.convolution_backward, add_to_fallback_set=False)
+
+    def lower(*args: Any) -> Any:
+        sizes = [size for tensor in args[:3] for size in tensor.get_size()]
+        free = any(sympy.sympify(size).free_symbols for size in sizes)
+        if not free or not isinstance(V.graph.sizevars.shape_env, FreeShapeEnv):
+            return stock(*args)
+        for_input, for_weight, _ = V.graph.current_node.meta["val"]
+        return call(*args, _strides(for_input), _strides(for_weight))
+
+    return lower
+
+
+def _strides(result: torch.Tensor | None) -> list[Any] | None:
+    return None if result is None else [concrete.number_expr(stride) for stride in result.stride()]
+
+
 _WEIGHT = {_aten.convolution.default: 1, _aten.convolution_backward.default: 2}  # which argument it is
 _stock_layout = inductor_graph.GraphLowering.decide_layout_opt
 
@@ -126,6 +145,8 @@ def patches() -> Iterator[None]:
     }
     if (op := _aten.convolution.default) in known:
         lowered[op] = _of_any_size(known[op], _convolution, asked=1)
+    if (op := _aten.convolution_backward.default) in known:
+        lowered[op] = _convolution_backward(known[op])
     if (op := _aten.slice.Tensor) in known and not hasattr(inductor_lowering, _TELLS_SLICES):
         lowered[op] = _slice(known[op])
     decomposed = {largest: _decomposed(table[largest])} if largest in table else {}

@@ -1,0 +1,47 @@
+"""Operators of anyshape's own, which generated code calls.
+
+Owns the gradient of a convolution with results that lie as its trace has them: eager's kernel lays them out by what it
+finds, an empty batch or a single channel say, as no fake kernel tells (torch 2.11 to 2.15). Knows nothing that
+compiles: code that comes out of an artifact calls them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+_ATEN = torch.ops.aten.convolution_backward.default
+_GIVEN = "Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding"
+_GIVEN += ", SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask"
+
+_library = torch.library.Library("anyshape", "FRAGMENT")
+_library.define(f"convolution_backward({_GIVEN}, SymInt[]? of_input, SymInt[]? of_weight) -> (Tensor, Tensor, Tensor)")
+
+
+def _convolution_backward(*args: Any) -> tuple[Any, Any, Any]:
+    *given, of_input, of_weight = args
+    for_input, for_weight, for_bias = _ATEN(*given)
+    return _laid_out(for_input, of_input), _laid_out(for_weight, of_weight), for_bias
+
+
+def _laid_out(result: torch.Tensor | None, strides: Sequence[int] | None) -> torch.Tensor | None:
+    if result is None or strides is None or result.stride() == tuple(strides):
+        return result
+    return result.new_empty_strided(result.shape, tuple(strides)).copy_(result)
+
+
+def _fake_convolution_backward(*args: Any) -> tuple[Any, Any, Any]:
+    *given, of_input, of_weight = args
+    for_input, for_weight, for_bias = _ATEN(*given)
+    return _lying(for_input, of_input), _lying(for_weight, of_weight), for_bias
+
+
+def _lying(result: torch.Tensor | None, strides: Sequence[int] | None) -> torch.Tensor | None:
+    return None if result is None or strides is None else result.new_empty_strided(result.shape, tuple(strides))
+
+
+_library.impl("convolution_backward", _convolution_backward, "CompositeExplicitAutograd")
+torch.library.register_fake("anyshape::convolution_backward", _fake_convolution_backward, lib=_library)
+convolution_backward = torch.ops.anyshape.convolution_backward.default
