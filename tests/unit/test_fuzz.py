@@ -215,7 +215,8 @@ for number in range(given["start"], given["stop"]):
     say(event="case", number=number, case=case)
     if number == 1:
         {does}
-    say(event="verdict", number=number, kind=None, text="", raised=0, fallbacks=0, programs=1, variants=0)
+    eagerly = ["busy"] * number
+    say(event="verdict", number=number, kind=None, text="", raised=0, fallbacks=0, programs=1, variants=0, eagerly=eagerly)
 say(event="done")
 """)
     popen = subprocess.Popen
@@ -226,6 +227,7 @@ say(event="done")
         totals = campaign.run(patched, Corpus(str(tmp_path / "corpus")))
     assert totals.programs == 3
     assert totals.kinds == {"equal": 2, how: 1}
+    assert totals.eagerly == {"busy": 2} and totals.first == {"busy": 2}
     assert [f["kind"] for f in totals.findings] == [how]
     assert pathlib.Path(totals.findings[0]["file"]).exists()
 

@@ -74,6 +74,7 @@ class Totals:
     variants: int = 0
     kinds: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     eagerly: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)  # why, by reason
+    first: dict[str, int] = dataclasses.field(default_factory=dict)  # the first program that ran so
     ops: set[str] = dataclasses.field(default_factory=set)
     pairs: set[tuple[str, str]] = dataclasses.field(default_factory=set)
     findings: list[dict[str, Any]] = dataclasses.field(default_factory=list)
@@ -84,6 +85,8 @@ class Totals:
             setattr(self, name, getattr(self, name) + chunk.get(name, 0))  # an older corpus does not have all
         self.kinds.update(chunk["kinds"])
         self.eagerly.update(chunk.get("eagerly", {}))
+        for why, number in chunk.get("first", {}).items():
+            self.first[why] = min(number, self.first.get(why, number))
         self.ops |= set(chunk["ops"])
         self.pairs |= {(a, b) for a, b in chunk["pairs"]}
         self.findings += chunk["findings"]
@@ -144,7 +147,7 @@ def run(settings: Settings, corpus: Corpus, report: Callable[[Totals], None] = l
 def _run_chunk(settings: Settings, start: int, stop: int, corpus: Corpus) -> dict[str, Any]:
     result: dict[str, Any] = dict.fromkeys(_COUNTS, 0)
     result |= {"stop": stop, "kinds": collections.Counter(), "eagerly": collections.Counter()}
-    result |= {"ops": set(), "pairs": set(), "findings": []}
+    result |= {"first": {}, "ops": set(), "pairs": set(), "findings": []}
     began = time.monotonic()
     number = start
     while number < stop:
@@ -171,7 +174,9 @@ def _run_worker(settings: Settings, start: int, stop: int, result: dict[str, Any
             result["fallbacks"] += event["fallbacks"]
             result["compiled"] += event["programs"]
             result["variants"] += event["variants"]
-            result["eagerly"].update(event.get("eagerly", ()))
+            result["eagerly"].update(event["eagerly"])
+            for why in event["eagerly"]:
+                result["first"].setdefault(why, number)
             result["kinds"][event["kind"] or event["text"] or "equal"] += 1
         elif kind == "known":
             result["kinds"].subtract([event["kind"]])

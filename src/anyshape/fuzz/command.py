@@ -28,6 +28,8 @@ def campaign(settings: campaigns.Settings, address: str | None, *, json_file: st
     for finding in totals.findings:
         print(f"  {finding['kind']}: {finding['text'][:160]}")
         print(f"    {finding['file'] or finding['source']}")
+    for why, calls in totals.eagerly.most_common():
+        print(f"  ran eagerly, {calls} calls, first in program {totals.first.get(why, '?')}: {why[:160]}")
     _write(json_file, {"campaign": settings.name, **totals.json()})
     return len(totals.findings)
 
