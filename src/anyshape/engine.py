@@ -69,6 +69,7 @@ class LeftOut(Exception):
 
 NOT_COMPILED = "a new behaviour, and none is compiled"
 UNSUITED = "the program insists on something that does not hold of the data"
+UNCHECKED = "a check of torch's own fails in the program"
 MOST_TRIES = 3  # to capture a frame that could not be: mostly it is its code, and not the sizes
 
 
@@ -330,7 +331,12 @@ class Engine:
             program.calls += 1
             if check is not None:
                 check(args)
-            return compiled(*args)
+            try:
+                return compiled(*args)
+            except AssertionError as error:
+                if error.__cause__ is None and recording.leaves_no_trace:  # none of the function's
+                    self._leave_to_eager(program, UNCHECKED, error)
+                raise
 
         def make_only(*args: Any) -> Any:
             if program.tiers is not None:
@@ -356,12 +362,17 @@ class Engine:
             try:
                 return compiled(*args)
             except RuntimeError as error:
-                if program.origin is not self._top or not insists.said(error):
-                    raise
-                self._fallbacks[UNSUITED] += 1
-                raise RunEagerly(f"{UNSUITED}: {error}", expected=False) from error
+                if insists.said(error):
+                    self._leave_to_eager(program, UNSUITED, error)
+                raise
 
         return run
+
+    def _leave_to_eager(self, program: LiveProgram, reason: str, error: Exception) -> None:
+        """Have eager make a call that a program raised in, if nothing has happened before it."""
+        if program.origin is self._top:
+            self._fallbacks[reason] += 1
+            raise RunEagerly(f"{reason}: {error}", expected=False) from error
 
     def _has_variants(self, recording: Recording) -> bool:
         plain = not recording.oblivious.symbols and not recording.loose_strides

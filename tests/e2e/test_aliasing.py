@@ -505,3 +505,39 @@ def test_parts_of_unbind_that_autograd_does_not_let_be_written() -> None:
             fn(x)
         with pytest.raises(RuntimeError, match="multiple views"):
             f(x)
+
+
+def _itself(x: Tensor) -> Tensor:
+    y = x.expand(x.shape)
+    y[0] = 3
+    return y
+
+
+def _as_another(x: Tensor) -> Tensor:
+    y = torch.broadcast_to(x, x.clone().shape)
+    y[..., :1].fill_(3)
+    return x
+
+
+def _one_of_new_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    rows = x.expand(3, *x.shape)
+    rows[1, 0] = 3
+    rows[-1][..., -1:] = 1
+    return x, rows
+
+
+def _one_of_stretched_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    rows = x[None].expand(3, *x.shape)
+    rows[2] = 3
+    return x, rows
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("fn", [_itself, _as_another, _one_of_new_rows, _one_of_stretched_rows])
+def test_what_is_written_over_large_numbers_of_an_expanded_tensor(fn: Callable[..., Any], backend: str) -> None:
+    """Functionalization adds the difference: 3 over 1e20 was 0, over infinity NaN, and bools cannot be subtracted."""
+    numbers = torch.tensor([[1e20, 2.0], [float("inf"), -1e30], [float("nan"), 0.5]])
+    f = anyshape.compile(fn, backend=backend)
+    for x in (numbers, numbers[:2], numbers[:1], numbers > 1, numbers[:2].double()):
+        assert difference(fn, f, (x.clone(),)) is None
+    assert f.fallbacks == {}

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 import torch
 from asserting_cases import Refuses, asserted, drawn_then_asserted, written_then_asserted
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
 
 import anyshape
 from anyshape._torch import breaks
+from anyshape.engine import UNCHECKED
 from anyshape.testing import difference, outcome_difference, run_once
 
 
@@ -436,3 +439,18 @@ def test_a_call_that_leaves_a_trace_is_not_made_again(program: Callable[..., Any
         compiled(x)
     assert not compiled.fallbacks
     assert x.max() <= 2  # written to once at most
+
+
+def test_a_check_of_torchs_own_that_fails_is_no_error_of_the_call() -> None:
+    compiled = anyshape.compile(torch.sin, backend=_checked_by_torch)
+    x = torch.ones(3)
+    with pytest.warns(anyshape.FallbackWarning, match="expected size 3==2"):
+        assert torch.equal(compiled(x), x.sin())
+    assert compiled.fallbacks == {UNCHECKED: 1}
+
+
+def _checked_by_torch(graph: Any, inputs: Any) -> Any:
+    def run(*args: Any) -> Any:
+        raise AssertionError("expected size 3==2")
+
+    return aot_autograd(fw_compiler=lambda graph, inputs: make_boxed_func(run))(graph, inputs)

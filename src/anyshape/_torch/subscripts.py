@@ -46,7 +46,7 @@ def rewritten(call: Any, args: Any) -> Any:
     tensor, parts = args[0], key_parts(args[1])
     if sum(map(_dims_taken, parts)) > tensor.dim():
         return call  # eager's own error
-    numbers = [index for _, _, index in _numbers(tensor, parts)]
+    numbers = [index for _, _, index in numbers_of(tensor, parts)]
     numbers += [index for part in parts if isinstance(part, list) for index in part]
     return _SELECTED[call] if any(isinstance(index, torch.SymInt) for index in numbers) else call
 
@@ -54,6 +54,10 @@ def rewritten(call: Any, args: Any) -> Any:
 def is_subscript(call: Any) -> bool:
     """Whether a call raises IndexError for an index out of bounds, and asks about sizes for nothing else."""
     return call in _SUBSCRIPTS or name_of(call) in _SELECTS
+
+
+def takes_key(call: Any) -> bool:
+    return call in _SUBSCRIPTS
 
 
 def _are_born(*numbers: Any) -> bool:
@@ -75,7 +79,7 @@ def require_in_bounds(call: Any, args: Any, kwargs: Any) -> None:
 
 def dims_left(tensor: torch.Tensor, key: Any) -> list[int]:
     """The dims that the numbers of a key leave."""
-    selected = {dim for _, dim, _ in _numbers(tensor, key_parts(key))}
+    selected = {dim for _, dim, _ in numbers_of(tensor, key_parts(key))}
     return [dim for dim in range(tensor.dim()) if dim not in selected]
 
 
@@ -117,7 +121,7 @@ def _indexed(call: Any, args: Any, kwargs: Any) -> Iterator[tuple[Any, Any]]:
     """Each size that is indexed by a number, with that number."""
     tensor, *given = args
     if call in _SUBSCRIPTS:
-        yield from ((tensor.shape[dim], index) for _, dim, index in _numbers(tensor, key_parts(given[0])))
+        yield from ((tensor.shape[dim], index) for _, dim, index in numbers_of(tensor, key_parts(given[0])))
         return
     words = {**dict(zip(_SELECTS[name_of(call)], given, strict=False)), **kwargs}
     axis = words.get("dim")
@@ -128,7 +132,7 @@ def _indexed(call: Any, args: Any, kwargs: Any) -> Iterator[tuple[Any, Any]]:
 def _selected(tensor: torch.Tensor, key: Any) -> tuple[torch.Tensor, tuple[Any, ...]]:
     """What the symbolic numbers of a key select, and the rest of it."""
     parts = key_parts(key)
-    found = [n for n in _numbers(tensor, parts) if isinstance(n[2], torch.SymInt)]
+    found = [n for n in numbers_of(tensor, parts) if isinstance(n[2], torch.SymInt)]
     for _, dim, index in reversed(found):
         tensor = tensor.select(dim, _from_the_front(tensor.shape[dim], index))
     places = {place for place, _, _ in found}
@@ -154,7 +158,7 @@ def key_parts(key: Any) -> tuple[Any, ...]:
     return key if isinstance(key, tuple) else (key,)
 
 
-def _numbers(tensor: torch.Tensor, key: tuple[Any, ...]) -> Iterator[tuple[int, int, Any]]:
+def numbers_of(tensor: torch.Tensor, key: tuple[Any, ...]) -> Iterator[tuple[int, int, Any]]:
     """The numbers of a key: where each stands, the dim that it indexes, and itself."""
     left = tensor.dim() - sum(map(_dims_taken, key))  # what an ellipsis stands for
     dim = 0

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 
 from anyshape import compiler, testing
 from anyshape._torch import behaviours, stock
+from anyshape.engine import UNCHECKED, UNSUITED
 from anyshape.errors import NotCompilableError
 from anyshape.fuzz import devices, inputs, rounding
 from anyshape.fuzz.case import NUMBER, Call, Case
@@ -35,6 +36,8 @@ ROUNDS = 3  # a size is seen, then asked for and made, then served by its varian
 
 # A size becomes the length of a Python list here, which no aten call shows.
 _UNCOUNTED = {"tolist"}
+# A program that raises where eager does not is wrong, though the caller does not see it.
+_WRONG = {UNSUITED, UNCHECKED}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,6 +165,8 @@ def judge(case: Case, target: Target) -> Verdict:
         eagerly=tuple(eagerly),
         seconds=time.perf_counter() - began,
     )
+    if wrong := _WRONG & set(eagerly):
+        return dataclasses.replace(verdict, kind="error", text=f"compiled raised, and eager was called: {min(wrong)}")
     failed = [reason for p in getattr(made, "programs", ()) for reason in p.dropped] if target.variants else []
     if uncompiled := [reason for reason in failed if NOT_COMPILED in reason]:
         return dataclasses.replace(verdict, kind="variant", text=uncompiled[0])
