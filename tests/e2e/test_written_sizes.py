@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import anyshape
 from anyshape.testing import difference
@@ -45,8 +46,13 @@ SAME = {
     "slice_scatter": (lambda x, y: x.slice_scatter(y, 0, 0, 2), lambda n, m: (torch.zeros(5, n), torch.randn(2, m))),
     "diagonal_scatter": (torch.diagonal_scatter, lambda n, m: (torch.zeros(n, n), torch.randn(m))),
 }
+ONE_OPERAND = {
+    "soft_margin_loss": (F.soft_margin_loss, lambda n, m: (torch.randn(n), torch.randn(m))),
+    "addmv": (torch.addmv, lambda n, m: (torch.randn(n), torch.randn(m, 3), torch.randn(3))),
+}
 CASES = [pytest.param(*case, 2, id=name) for name, case in STRETCHED.items()]
 CASES += [pytest.param(*case, 1, id=name) for name, case in SAME.items()]
+CASES += [pytest.param(*case, 2, id=name) for name, case in ONE_OPERAND.items()]
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])

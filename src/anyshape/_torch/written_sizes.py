@@ -1,8 +1,9 @@
-"""Sizes of what is written into a part of a tensor.
+"""Sizes of what is written into a tensor, or a part of one.
 
 Owns one repair (torch 2.11 to 2.15): eager insists that values fit where `x[index] = values`, `index_put`, `index_add`
 and the `_scatter` calls put them, and the fake kernels do not look, so that Inductor's code reads beyond the values.
-What eager insists on is asked here, with the questions of other calls.
+Nor do those of `soft_margin_loss` and `addmv`, whose results have the size of one operand. What eager insists on is
+asked here, with the questions of other calls.
 """
 
 from __future__ import annotations
@@ -63,7 +64,18 @@ def _diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2
     _require_same(src.shape, input.diagonal(offset, dim1, dim2).shape)
 
 
+def _soft_margin_loss(input: Any, target: Any, *args: Any, **kwargs: Any) -> None:
+    target.expand(input.shape)
+
+
+def _addmv(input: Any, mat: Any, *args: Any, **kwargs: Any) -> None:
+    if mat.dim() == 2:
+        input.expand(mat.shape[:1])
+
+
 _CHECKS: dict[str, Callable[..., None]] = {
+    "soft_margin_loss": _soft_margin_loss,
+    "addmv": _addmv,
     "index_put": _index_put,
     "index_add": _index_add,
     "index_reduce": _index_add,
