@@ -39,7 +39,8 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> Any:
     heads = query.dim() >= FUSED_DIMS
-    if query.shape[-2] == 0 or key.shape[-2] == 0 or (heads and query.shape[-3] == 0):
+    alike = query.dim() == key.dim() == value.dim()  # others are multiplied as any tensors are
+    if alike and (query.shape[-2] == 0 or key.shape[-2] == 0 or (heads and query.shape[-3] == 0)):
         return _over_nothing(query, key, value)
     is_causal = True if is_causal else False  # noqa: SIM210 - a comparison of sizes, which is no bool to the kernel
     return F.scaled_dot_product_attention(
