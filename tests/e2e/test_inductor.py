@@ -367,3 +367,17 @@ def test_a_window_of_one_element_is_squeezed() -> None:
         for size in sizes:
             assert difference(fn, f, (torch.randn(size),)) is None
             assert difference(fn, f, (torch.randn(3, size),)) is None
+
+
+def test_a_size_that_is_learnt_while_code_is_planned_for_another() -> None:
+    """Sizes of 0 and 1 are planned as larger ones, until it is found that the program is for no others."""
+
+    def fn(x: Tensor) -> Tensor:
+        return torch.kron(x, x)
+
+    f = anyshape.compile(fn)
+    for size in (3, 1, 0):
+        assert difference(fn, f, (torch.randn(size, size, requires_grad=True),), backward=True) is None
+    g = anyshape.compile(lambda x: (x + 1, x.split(3, dim=1)[0]))
+    g(torch.randn(0, 1, 3))
+    assert f.fallbacks == {} and g.fallbacks == {}

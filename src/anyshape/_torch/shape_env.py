@@ -338,6 +338,12 @@ class FreeShapeEnv(ShapeEnv):
         finally:
             self.backed_var_to_val.update(before)
 
+    def _update_var_to_range(self, symbol: sympy.Symbol, vr: Any, *args: Any, **kwargs: Any) -> None:
+        """What is learnt while code is planned for another size holds of the size that the capture is for."""
+        if symbol in self.recording.hints and self.backed_var_to_val.get(symbol, vr.lower) not in vr:
+            self.backed_var_to_val[symbol] = sympy.sympify(self.recording.hints[symbol])
+        super()._update_var_to_range(symbol, vr, *args, **kwargs)
+
     def _more_than_one(self) -> dict[sympy.Basic, int]:
         sizes = {s for s, record in self.recording.symbols.items() if record.kind == "size"}
         small = {s: STAND_INS[0][int(n)] for s, n in self.recording.hints.items() if s in sizes and n in STAND_INS[0]}
