@@ -441,6 +441,18 @@ def test_a_call_that_leaves_a_trace_is_not_made_again(program: Callable[..., Any
     assert x.max() <= 2  # written to once at most
 
 
+def test_a_selection_from_one_element() -> None:
+    """torch knows that there are none or one of it, and takes sizes born from data for such as may be 2."""
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x[x > 0].sum(), x.squeeze().flatten().mul_(2)
+
+    compiled = anyshape.compile(program, backend="aot_eager", fullgraph=True)
+    for sizes in ((1, 1), (2, 3), (0, 2), (1, 4)):
+        assert difference(program, compiled, (torch.ones(sizes),)) is None
+    assert compiled.fallbacks == {}
+
+
 def test_a_check_of_torchs_own_that_fails_is_no_error_of_the_call() -> None:
     compiled = anyshape.compile(torch.sin, backend=_checked_by_torch)
     x = torch.ones(3)

@@ -378,6 +378,14 @@ def test_a_size_that_is_learnt_while_code_is_planned_for_another() -> None:
     f = anyshape.compile(fn)
     for size in (3, 1, 0):
         assert difference(fn, f, (torch.randn(size, size, requires_grad=True),), backward=True) is None
-    g = anyshape.compile(lambda x: (x + 1, x.split(3, dim=1)[0]))
-    g(torch.randn(0, 1, 3))
-    assert f.fallbacks == {} and g.fallbacks == {}
+    assert f.fallbacks == {}
+
+
+def test_how_many_parts_there_are_is_not_what_is_planned_for() -> None:
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x + 1, x.split(3, dim=1)[0]
+
+    f = anyshape.compile(fn, shapes={"x": "a b c"}, hints={"b": 24})
+    for sizes in ((2, 5, 3), (2, 2, 3), (2, 24, 3), (0, 1, 3), (4, 4, 1)):
+        assert difference(fn, f, (torch.randn(sizes),)) is None
+    assert f.fallbacks == {} and len(f.programs) == 3

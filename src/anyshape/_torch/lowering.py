@@ -60,6 +60,16 @@ def _is_longer(self: Any, left: Any, right: Any) -> bool:
     return env.recording.owns(longer) and env.settled_from_two(longer) == sympy.true
 
 
+_stock_guard_int = SizeVarAllocator.guard_int
+
+
+def _guard_int(self: Any, expr: Any) -> int:
+    """A number that the code is for, of the parts of a split say: that of the capture, whatever it is planned for."""
+    env = self.shape_env
+    with env.as_captured() if isinstance(env, FreeShapeEnv) else contextlib.nullcontext():
+        return _stock_guard_int(self, expr)
+
+
 def _squeeze(stock: Callable[..., Any]) -> Callable[..., Any]:
     def lower(x: Any, *dims: Any) -> Any:
         node = V.graph.current_node
@@ -117,6 +127,7 @@ def patches() -> Iterator[None]:
         mock.patch.object(SizeVarAllocator, "evaluate_min", _choose(_stock_min, Min, True)),
         mock.patch.object(SizeVarAllocator, "evaluate_max", _choose(_stock_max, Max, False)),
         mock.patch.object(SizeVarAllocator, "statically_known_gt", _is_longer),
+        mock.patch.object(SizeVarAllocator, "guard_int", _guard_int),
         _divisibility(),
     ):
         yield

@@ -239,6 +239,12 @@ class FreeShapeEnv(ShapeEnv):
         if not (self.recording.owns(tgt) and free_unbacked_symbols(a)):
             super()._set_replacement(a, tgt, msg)
 
+    def _rename_unbacked_to(self, orig_s: sympy.Expr, new_s: sympy.Expr) -> None:
+        """A size born from data is traced twice, and the second time what is known of it may be told for 2 and more."""
+        if orig_s in self.var_to_range and new_s in self.var_to_range:
+            self.var_to_range[orig_s] |= self.var_to_range[new_s]
+        super()._rename_unbacked_to(orig_s, new_s)
+
     def settled(self, expr: sympy.Basic) -> sympy.Basic | None:
         """The value of `expr` that follows from what is known, with no assumption about 0 and 1; else None."""
         version = self._version_counter, len(self.recording.hints)
@@ -330,13 +336,23 @@ class FreeShapeEnv(ShapeEnv):
         Inductor sorts the ranges of a GPU kernel by what they are for the hints, and takes `m` and `m * n` for each
         other where both are 1 (codegen/simd.py, 2.11 to 2.15): elements are left out then.
         """
-        planned = {**self._more_than_one(), **self.recording.declared.planned()}
+        planned = {**(self._more_than_one() if self.recording.on_gpu else {}), **self.recording.declared.planned()}
         before = {s: self.backed_var_to_val[s] for s in planned if s in self.backed_var_to_val}
         self.backed_var_to_val.update({s: sympy.Integer(planned[s]) for s in before})
         try:
             yield
         finally:
             self.backed_var_to_val.update(before)
+
+    @contextlib.contextmanager
+    def as_captured(self) -> Iterator[None]:
+        """What is asked inside is about the program, and is told for the sizes that it was captured for."""
+        planned = dict(self.backed_var_to_val)
+        self.backed_var_to_val.update({s: sympy.sympify(n) for s, n in self.recording.hints.items() if s in planned})
+        try:
+            yield
+        finally:
+            self.backed_var_to_val.update({s: n for s, n in planned.items() if n in self.var_to_range.get(s, (n,))})
 
     def _update_var_to_range(self, symbol: sympy.Symbol, vr: Any, *args: Any, **kwargs: Any) -> None:
         """What is learnt while code is planned for another size holds of the size that the capture is for."""
