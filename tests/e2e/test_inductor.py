@@ -389,3 +389,21 @@ def test_how_many_parts_there_are_is_not_what_is_planned_for() -> None:
     for sizes in ((2, 5, 3), (2, 2, 3), (2, 24, 3), (0, 1, 3), (4, 4, 1)):
         assert difference(fn, f, (torch.randn(sizes),)) is None
     assert f.fallbacks == {} and len(f.programs) == 3
+
+
+@pytest.mark.parametrize("shuffled", [lambda n: torch.randperm(n), lambda n: torch.randperm(n)[: n // 2]])
+def test_rows_in_a_random_order(shuffled: Callable[[int], Tensor]) -> None:
+    """A pattern of Inductor's for the second of these finds the first, and raises (torch 2.11 and 2.13)."""
+
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        order = shuffled(x.shape[0])
+        return x[order], order
+
+    f = anyshape.compile(fn)
+    for n in (7, 3, 1, 0, 12):
+        results = []
+        for function in (fn, f):
+            torch.manual_seed(n)
+            results.append(function(torch.arange(2.0 * n).view(n, 2)))
+        torch.testing.assert_close(*results)
+    assert f.fallbacks == {}

@@ -36,6 +36,7 @@ from anyshape._torch import (
     pooled_gradients,
     read_and_written,
     saved_strides,
+    shuffles,
     unpinned,
     zero_products,
 )
@@ -73,6 +74,7 @@ def scope() -> Iterator[None]:
         stack.enter_context(zero_products.patches())
         stack.enter_context(folds.patches())
         stack.enter_context(saved_strides.patches())
+        stack.enter_context(shuffles.patches())
         yield
 
 

@@ -1,0 +1,48 @@
+"""Rows in a random order: `x[torch.randperm(n)]`.
+
+Owns one repair (torch 2.11 and 2.13): Inductor has a pattern for some of them, `x[torch.randperm(n)[:k]]`, which finds
+all of them too, does not find `k` there, and raises (fx_passes/misc_patterns.py). What a pattern cannot be applied to
+it does not match.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import torch
+from torch._inductor.pattern_matcher import PatternMatcherPass
+
+_INDEX = ("call_function", torch.ops.aten.index.Tensor)
+_NOT_FOUND = "Not all inputs to pattern found"
+
+
+def patches() -> contextlib.AbstractContextManager[Any]:
+    stock = PatternMatcherPass.apply
+
+    def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
+        known = self.patterns.get(_INDEX)
+        if known is None:
+            return stock(self, *args, **kwargs)
+        self.patterns[_INDEX] = [dataclasses.replace(e, extra_check=_applies(e.extra_check)) for e in known]
+        try:
+            return stock(self, *args, **kwargs)
+        finally:
+            self.patterns[_INDEX] = known
+
+    return mock.patch.object(PatternMatcherPass, "apply", apply)
+
+
+def _applies(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    def applies(match: Any) -> bool:
+        try:
+            return check(match)
+        except RuntimeError as error:
+            if _NOT_FOUND in str(error):
+                return False
+            raise
+
+    return applies
