@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anyshape import assertions, ops
+from anyshape import assertions, ops, refusals
 from anyshape._torch import (
     afterwards,
     aliases,
@@ -39,7 +39,7 @@ from anyshape.attempts import attempts
 from anyshape.declaration.expression import Clause
 from anyshape.dispatch import Admission, holds
 from anyshape.door import Door
-from anyshape.errors import DataBranchError, FallbackWarning, NewBehaviourError, NotCompilableError
+from anyshape.errors import FallbackWarning, NotCompilableError
 from anyshape.live_program import LiveProgram, Made
 from anyshape.oblivious import Refused
 from anyshape.programs import Program, Variant
@@ -172,7 +172,7 @@ class Engine:
             if refused and self.door.declaration.on_new_behavior == "eager":
                 return self._run_eagerly(code, NOT_COMPILED, True)
             if refused:
-                raise _new_behaviour(refused)
+                raise refusals.new_behaviour(refused)
         self._site = (code.co_name, code.co_filename, code.co_firstlineno)
         if capture.is_torchs_own(code):  # a frame that torch puts around a module of its own
             self._site = (self._name, "", 0)
@@ -204,7 +204,7 @@ class Engine:
             return self._leave_out(str(error))
         branch = failures.data_branch(error) if self._fullgraph else None
         if branch is not None:
-            raise _data_branch(*branch) from error
+            raise refusals.data_branch(*branch) from error
         if not isinstance(error, failures.Retrace) and not failures.runs_eagerly(
             error, fullgraph=self._fullgraph, torchs_backend=not self._own_backend
         ):
@@ -471,34 +471,3 @@ def engine_of(f: Any, *, asked_by: str, fix: str) -> Engine:
         what = f"anyshape.{asked_by} takes a function compiled by anyshape"
         raise NotCompilableError(what, value=type(f).__name__, fix=f"f = anyshape.compile(fn); {fix}")
     return engine
-
-
-def _data_branch(where: str, asked: str) -> DataBranchError:
-    return DataBranchError(
-        "fullgraph=True, and the program branches on a value that it computes itself",
-        where=where,
-        value=asked,
-        fix="torch.cond(condition, when_true, when_false, operands)  to decide in the graph\n"
-        "torch._check(condition)  if it always holds\n"
-        "anyshape.compile(fn)  without fullgraph=True: the graph breaks there",
-    )
-
-
-def _new_behaviour(refused: Sequence[LiveProgram]) -> NewBehaviourError:
-    """What tells a call from the program that comes nearest to serving it."""
-    nearest = max(refused, key=lambda p: p.calls)
-    reasons = {id(p): p.admission.last for p in refused if p.admission is not None}
-    for program in refused:
-        reason = reasons.get(id(program))
-        if reason is not None and reason.reason == "predicate":
-            nearest = program
-    last = reasons.get(id(nearest))
-    view = nearest.view()
-    asked = next((p for p in view.predicates if last is not None and p.text == last.text), None)
-    differs = "something other than sizes differs" if last is None else f"it needs {last.text}"
-    return NewBehaviourError(
-        f"no program of {view.name} serves this call, and on_new_behavior forbids to compile one",
-        where=f"{asked.file}:{asked.line}" if asked is not None else f"{view.file}:{view.line}",
-        value=f"the nearest program is for {view.behaviour}; {differs}",
-        fix='with anyshape.warm_up(f): f(...)  or on_new_behavior="eager"',
-    )

@@ -5,6 +5,7 @@ Owns what can be told of a question by itself: what it is about, what follows fr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import sympy
@@ -23,6 +24,17 @@ def is_in(files: tuple[str, ...], where: str) -> bool:
 def is_unit_question(expr: sympy.Basic, truth: sympy.Basic) -> bool:
     """Whether some size is asked to be 0 or 1, where it is."""
     return isinstance(expr, sympy.Eq) and len(expr.free_symbols) == 1 and truth == sympy.true
+
+
+def ends_a_part(expr: sympy.Basic, lengths: set[int], locate: Callable[[], tuple[Any, str]]) -> bool:
+    """Whether functionalization asks if one of the parts that a tensor was split in ends beyond it: it ends there.
+
+    Where both ends are one, either answer says so (FunctionalInverses.cpp, `split_inverse`).
+    """
+    ends = isinstance(expr, sympy.StrictGreaterThan) or (
+        isinstance(expr, sympy.StrictLessThan) and any(expr.rhs % length == 0 for length in lengths)
+    )
+    return ends and is_in(FUNCTIONAL, locate()[1])
 
 
 def teaches(expr: sympy.Basic) -> bool:

@@ -23,7 +23,7 @@ from anyshape.answers import Answer, InputRecord, NodeRecord, SymbolRecord
 from anyshape.declared import Declared
 from anyshape.errors import InvariantError
 from anyshape.oblivious import Oblivious, Refused
-from anyshape.questions import FUNCTIONAL, METADATA, is_in, is_unit_question, kind_of, teaches
+from anyshape.questions import METADATA, ends_a_part, is_in, is_unit_question, kind_of, teaches
 from anyshape.wording import describe_source, relation_text
 
 # Stand-ins for sizes 0 and 1 at a first capture, so that a program is captured as general as it can be whatever
@@ -249,7 +249,7 @@ class Recording:
             if not boolean:
                 self._assume(sympy.Eq(expr, truth), sympy.true)
                 return truth
-            if general is None and self._ends_a_part(expr):
+            if general is None and ends_a_part(expr, self.part_lengths, self._locate):
                 expr = expr.weak
                 truth = self.truth(expr)
             elif general is None and (self._is_about_numbers(expr) or self._may_show(expr, truth)):
@@ -302,16 +302,6 @@ class Recording:
 
     def _squeezes(self) -> bool:
         return self.node is not None and self.node.name in ("squeeze", "squeeze_")
-
-    def _ends_a_part(self, expr: sympy.Basic) -> bool:
-        """Whether functionalization asks if one of the parts that a tensor was split in ends beyond it: it ends there.
-
-        Where both ends are one, either answer says so (FunctionalInverses.cpp, `split_inverse`).
-        """
-        ends = isinstance(expr, sympy.StrictGreaterThan) or (
-            isinstance(expr, sympy.StrictLessThan) and any(expr.rhs % length == 0 for length in self.part_lengths)
-        )
-        return ends and is_in(FUNCTIONAL, self._locate()[1])
 
     def _is_about_a_mask(self, expr: sympy.Basic) -> bool:
         """Whether attention asks if a mask has the sizes of what it masks, which takes another kernel if not."""

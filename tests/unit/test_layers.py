@@ -23,6 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("unseen",),
     ("_torch/nodes", "_torch/capture", "_torch/records", "dispatch", "assertions", "marks", "boundaries"),
     ("attempts", "live_program"),
+    ("refusals",),
     ("_torch/exporting", "engine"),
     ("_torch/modules",),
     ("ahead",),
