@@ -1,8 +1,8 @@
 """Operators of anyshape's own, which generated code calls.
 
-Owns the gradient of a convolution with results that lie as its trace has them: eager's kernel lays them out by what it
-finds, an empty batch or a single channel say, as no fake kernel tells (torch 2.11 to 2.15). Knows nothing that
-compiles: code that comes out of an artifact calls them too.
+Owns gradients, of convolutions and of `adaptive_max_pool2d`, with results that lie as the trace has them: eager's
+kernels lay them out by what they find, an empty batch or a single channel say, as no fake kernel tells (torch 2.11 to
+2.15). Knows nothing that compiles: code that comes out of an artifact calls them too.
 """
 
 from __future__ import annotations
@@ -42,6 +42,22 @@ def _lying(result: torch.Tensor | None, strides: Sequence[int] | None) -> torch.
     return None if result is None or strides is None else result.new_empty_strided(result.shape, tuple(strides))
 
 
+_library.define(
+    "adaptive_max_pool2d_backward(Tensor grad_output, Tensor input, Tensor indices, SymInt[] of_input) -> Tensor"
+)
+
+
+def _adaptive_max_pool2d_backward(grad_output: Any, input: Any, indices: Any, of_input: Sequence[int]) -> Any:
+    return _laid_out(torch.ops.aten.adaptive_max_pool2d_backward.default(grad_output, input, indices), of_input)
+
+
+def _fake_adaptive_max_pool2d_backward(grad_output: Any, input: Any, indices: Any, of_input: Sequence[int]) -> Any:
+    return input.new_empty_strided(input.shape, tuple(of_input))
+
+
 _library.impl("convolution_backward", _convolution_backward, "CompositeExplicitAutograd")
 torch.library.register_fake("anyshape::convolution_backward", _fake_convolution_backward, lib=_library)
+_library.impl("adaptive_max_pool2d_backward", _adaptive_max_pool2d_backward, "CompositeExplicitAutograd")
+torch.library.register_fake("anyshape::adaptive_max_pool2d_backward", _fake_adaptive_max_pool2d_backward, lib=_library)
+adaptive_max_pool2d_backward = torch.ops.anyshape.adaptive_max_pool2d_backward.default
 convolution_backward = torch.ops.anyshape.convolution_backward.default

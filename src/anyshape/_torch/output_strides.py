@@ -1,10 +1,11 @@
 """The strides of what a compiled graph returns.
 
-Owns three repairs. Inductor gives an output the strides that its decompositions give it, and some lose those that the
+Owns four repairs. Inductor gives an output the strides that its decompositions give it, and some lose those that the
 call itself has: `roll` and `hstack([x, x])` of a channels-last image come out contiguous (torch 2.13 and 2.15). What
 was captured knows the strides of the calls. And it lays out as it likes what has strides out of the data (`nonzero` is
 transposed, and so is `nonzero() + 1`), and what is no output itself, perhaps as a part of what it is joined to: outputs
-that are views of it have other strides then, and several need copies and do not share memory as they do in eager.
+that are views of it have other strides then, and several need copies and do not share memory as they do in eager. And
+such a view is copied where its order cannot be proved, as `x.sin()[:, ::2]` is (torch 2.13).
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from torch._functorch._aot_autograd.schemas import OutputType
 from torch._guards import TracingContext
 from torch._inductor import ir
 from torch._inductor.fx_utils import get_node_storage
+from torch._inductor.virtualized import V
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from anyshape import _version
 from anyshape._torch import concrete
+from anyshape._torch.shape_env import FreeShapeEnv
 
 Layout = tuple[Sequence[Any], Sequence[Any]]  # sizes and strides
 Layouts = Sequence[Layout | None]  # for each output; None where it is no tensor or has no strides to keep
@@ -134,9 +137,24 @@ def _run_node(self: Any, node: torch.fx.Node) -> Any:
     return result
 
 
+_stock_order = ir.ExternKernel.require_stride_order.__func__  # type: ignore[attr-defined]
+
+
+def _require_stride_order(cls: Any, x: Any, order: Any, allow_padding: bool = False) -> Any:
+    """What has the strides of the output lies in their order, which cannot be proved where a size may be 0 or 1."""
+    wanted = V.graph.user_visible_output_strides.get(V.graph.current_node)
+    if wanted is not None and isinstance(V.graph.sizevars.shape_env, FreeShapeEnv):
+        layout = x.maybe_get_layout()
+        lies_so = isinstance(layout, ir.FixedLayout) and _exprs(layout.stride) == _exprs(wanted)
+        if lies_so and list(order) == list(ir.get_stride_order(wanted)):
+            return x
+    return _stock_order(cls, x, order, allow_padding=allow_padding)
+
+
 @contextlib.contextmanager
 def patches() -> Iterator[None]:
     with (
+        mock.patch.object(ir.ExternKernel, "require_stride_order", classmethod(_require_stride_order)),
         mock.patch.object(inductor_graph, "get_user_visible_output_strides", _visible),
         mock.patch.object(inductor_graph.GraphLowering, "run_node", _run_node),
     ):

@@ -87,6 +87,12 @@ def _convolution(*args: Any) -> Any:
     return call(*given)
 
 
+def _adaptive_max_pool2d_backward(*args: Any) -> Any:
+    call = inductor_lowering.fallback_handler(operators.adaptive_max_pool2d_backward, add_to_fallback_set=False)
+    given, _ = inductor_lowering.constrain_to_fx_strides(V.graph.current_node, *args)
+    return call(*given, _strides(V.graph.current_node.meta["val"]))
+
+
 def _convolution_backward(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Eager's kernel, with results that lie as the trace has them; Inductor's choice of kernels pins sizes (2.13)."""
     call = inductor_lowering.fallback_handler(operators.convolution_backward, add_to_fallback_set=False)
@@ -147,6 +153,8 @@ def patches() -> Iterator[None]:
         lowered[op] = _of_any_size(known[op], _convolution, asked=1)
     if (op := _aten.convolution_backward.default) in known:
         lowered[op] = _convolution_backward(known[op])
+    if (op := _aten.adaptive_max_pool2d_backward.default) in known:
+        lowered[op] = _of_any_size(known[op], _adaptive_max_pool2d_backward, asked=1)
     if (op := _aten.slice.Tensor) in known and not hasattr(inductor_lowering, _TELLS_SLICES):
         lowered[op] = _slice(known[op])
     decomposed = {largest: _decomposed(table[largest])} if largest in table else {}
