@@ -429,6 +429,6 @@ def test_a_part_with_gaps_of_what_is_computed_has_its_strides(part: Callable[[Te
         return part(x.sin()), part(x @ x.t())
 
     f = anyshape.compile(fn)
-    for sizes in ((3, 5), (4, 4), (2, 7)):
+    for sizes in ((5, 5), (4, 9), (7, 6)):
         assert difference(fn, f, (torch.randn(sizes),), rtol=1e-3, atol=1e-3) is None
     assert len(f.programs) == 1
