@@ -391,6 +391,16 @@ def test_how_many_parts_there_are_is_not_what_is_planned_for() -> None:
     assert f.fallbacks == {} and len(f.programs) == 3
 
 
+def test_parts_of_complex_numbers_of_a_single_column() -> None:
+    def fn(x: Tensor) -> Tensor:
+        return torch.cat(x.chunk(2, dim=-1)[::-1], dim=-1)
+
+    f = anyshape.compile(fn)
+    for sizes in ((1, 1), (2, 5), (3, 4)):
+        assert difference(fn, f, (torch.randn(sizes, dtype=torch.complex64),)) is None
+    assert f.fallbacks == {}
+
+
 @pytest.mark.parametrize("shuffled", [lambda n: torch.randperm(n), lambda n: torch.randperm(n)[: n // 2]])
 def test_rows_in_a_random_order(shuffled: Callable[[int], Tensor]) -> None:
     """A pattern of Inductor's for the second of these finds the first, and raises (torch 2.11 and 2.13)."""

@@ -191,6 +191,7 @@ class FreeShapeEnv(ShapeEnv):
         if not self.recording.owns(orig_expr):
             if fallback_value is not None and self.recording.drops_dims():
                 raise _ends_the_graph()  # whether a size born from data is 1 decides the rank: no answer holds
+            hint = hint if orig_expr.free_symbols else None  # that of a constant may be of the size it was planned for
             return super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, fallback_value, **rest)
         if self.recording.silent:
             return self.recording.truth(orig_expr)  # which cannot be other than what is settled, and is told at once
@@ -336,7 +337,7 @@ class FreeShapeEnv(ShapeEnv):
         Inductor sorts the ranges of a GPU kernel by what they are for the hints, and takes `m` and `m * n` for each
         other where both are 1 (codegen/simd.py, 2.11 to 2.15): elements are left out then.
         """
-        planned = {**(self._more_than_one() if self.recording.on_gpu else {}), **self.recording.declared.planned()}
+        planned = {**self._more_than_one(), **self.recording.declared.planned()}
         before = {s: self.backed_var_to_val[s] for s in planned if s in self.backed_var_to_val}
         self.backed_var_to_val.update({s: sympy.Integer(planned[s]) for s in before})
         try:
