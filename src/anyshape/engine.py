@@ -301,7 +301,7 @@ class Engine:
         steps.remember(graph, recording)
         written_rows.select(graph)
         raised.keep_assertions(graph)
-        recording.apart = memory.written_inputs(graph)
+        recording.apart = memory.written_inputs(graph, recording.versions)
         recording.differentiates = any(getattr(value, "requires_grad", False) for value in inputs)
         recording.on_gpu = any(getattr(value, "is_cuda", False) for value in inputs)
         if not holds(recording, recording.actuals):

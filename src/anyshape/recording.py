@@ -117,6 +117,7 @@ class Recording:
         self.out_calls: list[tuple[str, str, str]] = []  # (op, source of the buffer, file:line)
         self.inputs: list[str] = []  # sources of the graph's inputs, in order
         self.copied: dict[str, str | None] = {}  # source of a buffer -> why its kernel does not write to it
+        self.versions: dict[int, int] = {}  # id of an input's fake tensor -> its version before anything is written
         self.apart: tuple[list[Any], list[Any]] | None = None  # sources of inputs written to, and of the others
         self.on_finish: Callable[[Sequence[InputRecord]], str | None] = lambda inputs: None
         self.retrace: type[BaseException] = retrace

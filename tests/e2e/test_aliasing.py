@@ -541,3 +541,40 @@ def test_what_is_written_over_large_numbers_of_an_expanded_tensor(fn: Callable[.
     for x in (numbers, numbers[:2], numbers[:1], numbers > 1, numbers[:2].double()):
         assert difference(fn, f, (x.clone(),)) is None
     assert f.fallbacks == {}
+
+
+def _viewed_before_a_break(x: Tensor) -> tuple[Tensor, Tensor]:
+    v = x.view(x.shape)
+    torch._dynamo.graph_break()
+    return x.reshape(x.shape[0], -1), v
+
+
+def _flat_rows(v: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.reshape(x.shape[0], -1), v.reshape(v.shape[0], -1)
+
+
+def _columns(n: int) -> Tensor:
+    return torch.empty_strided((n, 2), (1, n)).normal_()  # transposed, and no view
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_an_input_that_another_is_a_view_of_keeps_its_sizes(backend: str) -> None:
+    # As the base of a view its sizes were made anew, and with unrelated strides a `reshape` was a copy.
+    check(_viewed_before_a_break, [(_columns(n),) for n in (1, 2, 3, 1, 5)], backend=backend)
+    columns = [_columns(n) for n in (1, 2, 3, 1, 5)]
+    check(_flat_rows, [(x.view(x.shape), x) for x in columns], backend=backend)
+    check(_flat_rows, [(x, x.view(x.shape)) for x in columns], backend=backend)
+
+
+def _both(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return x + y.sum(), y.reshape(-1)
+
+
+def test_inputs_that_share_memory_and_are_only_read() -> None:
+    with expect_programs(1):
+        check(_both, [(x, x.detach()) for x in map(torch.randn, (3, 1, 0, 5))])
+    f = anyshape.compile(lambda x, y: (x.add_(1), y + 1), backend="aot_eager")
+    x = torch.randn(4)
+    with pytest.warns(anyshape.FallbackWarning):
+        _, after = f(x, x.detach())
+    torch.testing.assert_close(after, x + 1)

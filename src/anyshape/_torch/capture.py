@@ -135,6 +135,7 @@ def patches(
         stack.enter_context(mock.patch.object(dynamo_utils, "run_node", nodes.run_node))
         stack.enter_context(mock.patch.object(TensorVariable, "call_method", nodes.call_method))
         stack.enter_context(mock.patch.object(builder.VariableBuilder, "wrap_symfloat", _wrap_symfloat))
+        stack.enter_context(mock.patch.object(builder, "wrap_to_fake_tensor_and_record", _wrap_to_fake))
         stack.enter_context(mock.patch.object(fake_impls, "_compute_slice_index", slices.index))
         stack.enter_context(mock.patch.object(builder, "is_int_specialization_case", specializes_int))
         stack.enter_context(compiling.scope())
@@ -232,6 +233,24 @@ def _wrap_symfloat(self: Any, value: float) -> Any:
         self.install_guards(dynamo_guards.GuardBuilder.CONSTANT_MATCH)
         return builder.ConstantVariable.create(value=value, source=self.source)
     return _stock_wrap_symfloat(self, value)
+
+
+_stock_wrap_to_fake = builder.wrap_to_fake_tensor_and_record
+
+
+def _wrap_to_fake(e: Any, tx: Any, **kwargs: Any) -> Any:
+    """An input that another input is a view of keeps its symbols: AOTAutograd makes it fake by what is noted last.
+
+    Its version is noted: an input that shares the memory of another is not at 0 when it has been made.
+    """
+    contexts = tx.output.tracing_context.tensor_to_context
+    known = contexts.get(e) if isinstance(e, torch.Tensor) else None
+    made = _stock_wrap_to_fake(e, tx, **kwargs)
+    if known is not None:
+        contexts[e] = known
+    elif isinstance(made, torch.Tensor):
+        tx.output.shape_env.recording.versions[id(made)] = made._version
+    return made
 
 
 _stock_aot_module_simplified = aot_backends.aot_module_simplified

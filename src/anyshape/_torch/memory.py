@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -60,7 +60,7 @@ def written_storages(graph: Any) -> set[int]:
     return storages(a.meta.get("example_value") for a in given)
 
 
-def written_inputs(graph: Any) -> tuple[list[Any], list[Any]] | None:
+def written_inputs(graph: Any, versions: Mapping[int, int]) -> tuple[list[Any], list[Any]] | None:
     """The sources of inputs that are written to, and of those that are not; None if no two have to stay apart."""
     written: list[Any] = []
     read: list[Any] = []
@@ -71,7 +71,7 @@ def written_inputs(graph: Any) -> tuple[list[Any], list[Any]] | None:
         if node.op != "placeholder" or argument is None or not argument.is_tensor:
             continue
         if isinstance(value, torch.Tensor) and value.layout is torch.strided:
-            (written if value._version > 0 else read).append(argument.source)
+            (written if value._version > versions.get(id(value), 0) else read).append(argument.source)
     return (written, read) if written and len(written) + len(read) > 1 else None
 
 
