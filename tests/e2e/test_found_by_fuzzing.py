@@ -534,3 +534,22 @@ def test_attention_over_nothing_has_the_shape_of_the_query(backend: str) -> None
     shapes += [((2, 0, 4), (1, 3, 4)), ((2, 3, 4), (5, 2, 0, 4))]
     calls = [tuple(torch.randn(s, requires_grad=True) for s in (query, key, key)) for query, key in shapes]
     agrees(F.scaled_dot_product_attention, *calls, backend=backend, backward=True)
+
+
+def test_attention_over_nothing_refuses_what_eager_refuses() -> None:
+    nothing, full = torch.ones(2, 0, 4), torch.ones(2, 3, 4)
+    no_heads, keys = torch.ones(1, 0, 2, 4), torch.ones(1, 1, 3, 4)
+    calls = [
+        (nothing.to(torch.bfloat16), nothing, nothing),
+        (nothing, full, full.double()),
+        (nothing, nothing, nothing, torch.ones(0, 0, dtype=torch.float64)),
+        (nothing, nothing, nothing, torch.ones(0, 0), 0.0, True),
+        (full, nothing, full),
+        (full, nothing, full[..., :0]),
+        (no_heads, keys, keys),
+        (no_heads, keys[..., :2], keys),
+        (no_heads, keys.expand(1, 2, 3, 4), keys),
+        (no_heads, keys.expand(2, 1, 3, 4), keys, torch.ones(2, 3)),
+    ]
+    for arguments in calls:
+        agrees(F.scaled_dot_product_attention, arguments, backend="aot_eager")

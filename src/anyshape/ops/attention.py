@@ -25,7 +25,18 @@ def _fused_dims() -> int:
     return 3 if any("FlashAttention" in n.name() for n in nodes) else 4
 
 
+def _refuses_both() -> bool:
+    """Whether eager refuses a mask with `is_causal` over nothing too: torch 2.15 does."""
+    nothing = torch.ones(1, 0, 1, device="cpu")
+    try:
+        F.scaled_dot_product_attention(nothing, nothing, nothing, torch.ones(0, 0, device="cpu"), is_causal=True)
+    except RuntimeError:
+        return True
+    return False
+
+
 FUSED_DIMS = _fused_dims()
+_REFUSES_BOTH = _refuses_both()
 
 
 def scaled_dot_product_attention(
@@ -39,20 +50,26 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> Any:
     heads = query.dim() >= FUSED_DIMS
-    alike = query.dim() == key.dim() == value.dim()  # others are multiplied as any tensors are
-    if alike and (query.shape[-2] == 0 or key.shape[-2] == 0 or (heads and query.shape[-3] == 0)):
-        return _over_nothing(query, key, value)
+    # Of unlike ranks they are multiplied as any tensors are; unlike dtypes are refused.
+    alike = query.dim() == key.dim() == value.dim() and query.dtype == key.dtype == value.dtype
+    fits = attn_mask is None or attn_mask.dtype in (torch.bool, torch.float32, query.dtype)
+    if alike and fits and (query.shape[-2] == 0 or key.shape[-2] == 0 or (heads and query.shape[-3] == 0)):
+        return _over_nothing(query, key, value, attn_mask, is_causal)
     is_causal = True if is_causal else False  # noqa: SIM210 - a comparison of sizes, which is no bool to the kernel
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )
 
 
-def _over_nothing(query: Any, key: Any, value: Any) -> Any:
+def _over_nothing(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) -> Any:
     """Zeros of the query's shape, whatever the others broadcast to; NaN where one of them has it."""
-    if query.shape[-2] != 0:
-        torch._check(key.shape[-2] == value.shape[-2], lambda: "as many values as keys are needed")
-    return query.new_zeros(*query.shape[:-1], value.shape[-1]) + (query.sum() + key.sum() + value.sum()) * 0
+    empty = query.shape[-2] == 0 or value.numel() == 0
+    if is_causal and attn_mask is not None and (_REFUSES_BOTH or not empty):
+        raise RuntimeError("a mask cannot be given with is_causal=True")
+    if empty:
+        return query.new_zeros(*query.shape[:-1], value.shape[-1]) + (query.sum() + key.sum() + value.sum()) * 0
+    scores = query @ key.transpose(-2, -1)  # these broadcast, and are refused, as any factors are
+    return (scores if attn_mask is None else scores * attn_mask) @ value
 
 
 # To torch's tracer this is one call, with attention unseen inside it; a function of the same code is traced through.
