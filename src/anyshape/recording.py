@@ -48,6 +48,8 @@ class Environment(Protocol):
 
     def replace(self, expr: sympy.Basic) -> sympy.Basic: ...
 
+    def named_alike(self, expr: sympy.Basic) -> sympy.Basic: ...
+
 
 class Recording:
     """The symbols, decisions, predicates and requirements of one capture."""
@@ -334,14 +336,18 @@ class Recording:
     def _takes_a_way_of_its_own(self, expr: sympy.Basic, truth: sympy.Basic) -> bool:
         """Whether no size from 2 on has this answer: autograd's formulas then differ in more than metadata."""
         assert self.env is not None
-        value = None if expr in self._choices else self.env.settled_from_two(expr)
+        value = None if self._is_a_choice(expr) else self.env.settled_from_two(expr)
         return value is not None and bool(value) != bool(truth)
 
     def _may_show(self, expr: sympy.Basic, truth: sympy.Basic) -> bool:
         """Whether another answer to a question of AOTAutograd's may be another graph, and not the same one verified."""
         if self.finding_strides:
             return False
-        return self._takes_a_way_of_its_own(expr, truth) or not (expr in self._choices or self._is_about_units(expr))
+        return self._takes_a_way_of_its_own(expr, truth) or not (self._is_a_choice(expr) or self._is_about_units(expr))
+
+    def _is_a_choice(self, expr: sympy.Basic) -> bool:
+        assert self.env is not None
+        return self.env.named_alike(expr) in self._choices
 
     def _must_be_known(self, expr: sympy.Basic) -> bool:
         """Whether lowering has no way on without the answer: the sign of a slice's bound (`n - 1 >= 0`, `n >= 1`)."""
@@ -441,9 +447,9 @@ class Recording:
             self.node.contradictory = True
 
     def _choose(self, expr: sympy.Basic) -> None:
-        assert self.node is not None
+        assert self.node is not None and self.env is not None
         self.node.choices.add(expr)
-        self._choices.add(expr)
+        self._choices.add(self.env.named_alike(expr))
 
     def _assume_truth(self, expr: sympy.Basic, truth: sympy.Basic) -> None:
         """A question has the outcome, or a size the value, that it has for the hints."""

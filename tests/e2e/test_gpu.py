@@ -189,3 +189,31 @@ def test_code_that_is_first_planned_for_ones() -> None:
         environment = {**os.environ, "PYTHONHASHSEED": seed, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
         done = subprocess.run([sys.executable, "-c", ONES], env=environment, capture_output=True, text=True, check=True)
         assert done.stdout.splitlines() == 3 * ["[True, True]"]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_images_of_any_size(training: bool) -> None:
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, padding=1),
+        torch.nn.BatchNorm2d(8),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Conv2d(8, 8, 3, stride=2, padding=1),
+        torch.nn.AdaptiveAvgPool2d(1),
+        torch.nn.Flatten(),
+        torch.nn.Linear(8, 5),
+    )
+    net = net.to("cuda", torch.float64).train(training)
+    f = anyshape.compile(net, specialize="never")
+    # Of height 2 the image is one row when it has been pooled, and the gradient has another program for it.
+    with torch.set_grad_enabled(training), expect_programs(1 + training):
+        for batch, height, width in ((2, 8, 8), (3, 9, 8), (2, 31, 12), (4, 2, 9), (2, 64, 64)):
+            x = torch.randn(batch, 3, height, width, device="cuda", dtype=torch.float64)
+            results = []
+            for call in (f, net):
+                net.zero_grad()
+                result = call(x)
+                if training:
+                    result.square().sum().backward()
+                results.append((result.detach(), *(p.grad for p in net.parameters() if p.grad is not None)))
+            torch.testing.assert_close(*results)

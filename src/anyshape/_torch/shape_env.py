@@ -286,8 +286,12 @@ class FreeShapeEnv(ShapeEnv):
         value = self._maybe_evaluate_static(expr, var_to_range=tuple(ranges))
         if value is None and isinstance(expr, sympy.Rel) and any(side.is_Integer for side in expr.args):
             size = next(side for side in expr.args if not side.is_Integer)
-            value = expr.xreplace({size: _TWO_OR_MORE})
+            value = None if isinstance(size, (Mod, PythonMod)) else expr.xreplace({size: _TWO_OR_MORE})
         return value if value in (sympy.true, sympy.false) else None
+
+    def named_alike(self, expr: sympy.Basic) -> sympy.Basic:
+        """The same question asked before and after it was learnt that what is divided is not negative is one."""
+        return expr.replace(Mod, PythonMod) if expr.has(Mod) else expr
 
     def _by_cases(self, expr: sympy.Basic, ranges: dict[sympy.Basic, Any]) -> sympy.Basic | None:
         """Try sizes at 0 and from 1 on: most questions about strides have one answer in both."""
