@@ -32,6 +32,7 @@ from anyshape._torch import (
     raised,
     specialise,
     steps,
+    written_copies,
     written_rows,
 )
 from anyshape.answers import InputRecord
@@ -300,6 +301,7 @@ class Engine:
         memory.mark_visible_sharing(graph, recording)
         steps.remember(graph, recording)
         written_rows.select(graph)
+        written_copies.keep(graph)
         raised.keep_assertions(graph)
         recording.apart = memory.written_inputs(graph, recording.versions)
         recording.differentiates = any(getattr(value, "requires_grad", False) for value in inputs)

@@ -112,7 +112,7 @@ class Recording:
         self._questions = 0  # of the current node
         self._asked: set[sympy.Basic] = set()
         self._for_hints: dict[sympy.Basic, sympy.Basic] = {}  # what was asked, and what it is for the hints
-        self._insisted: set[sympy.Basic] = set()  # what was just required is not asked again
+        self._insisted: set[sympy.Basic] = set()  # what the node at hand required it does not ask
         self._choices: set[sympy.Basic] = set()  # of any node
         self._outcomes: dict[sympy.Basic, bool] = {}  # every decision's, for the backend to be told the same
         self.graph_breaks: list[str] = []
@@ -222,7 +222,7 @@ class Recording:
             general = self.loosely(expr)
         if self.silent:
             return truth
-        if expr in self._insisted and truth == sympy.true:
+        if self.tracing_a_node and expr in self._insisted and truth == sympy.true:
             return truth
         if self.relies:
             self._assume_truth(expr, truth)
@@ -423,7 +423,6 @@ class Recording:
             self._decide(expr, sympy.true)
             return True
         if self.phase == "aot" and not teaches(expr):
-            self._insisted.add(expr)
             self.aot_decisions.setdefault(expr, Answer(expr, True, "framework", ""))
             return True
         if expr not in self.requirements:

@@ -578,3 +578,20 @@ def test_inputs_that_share_memory_and_are_only_read() -> None:
     with pytest.warns(anyshape.FallbackWarning):
         _, after = f(x, x.detach())
     torch.testing.assert_close(after, x + 1)
+
+
+def _rest_written(x: Tensor) -> Tensor:
+    x += 1
+    return x[1:].flatten()
+
+
+def _rest_contiguous(x: Tensor) -> tuple[Tensor, Tensor]:
+    x.mul_(2)
+    return x[1:].contiguous(), x[:, 1:].reshape(-1)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("fn", [_rest_written, _rest_contiguous])
+def test_what_eager_copies_of_a_written_input_is_a_copy(fn: Callable[..., Any], backend: str) -> None:
+    calls = [(x,) for n, m in [(3, 4), (5, 2), (1, 4), (3, 1), (2, 3)] for x in layouts(n, m)]
+    check(fn, calls, backend=backend)

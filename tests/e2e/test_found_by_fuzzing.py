@@ -553,3 +553,22 @@ def test_attention_over_nothing_refuses_what_eager_refuses() -> None:
     ]
     for arguments in calls:
         agrees(F.scaled_dot_product_attention, arguments, backend="aot_eager")
+
+
+def test_a_length_that_a_call_insists_on_is_not_taken_for_known_by_the_next_trace() -> None:
+    """The last part was of one element, and a product of such parts was made for one of any length."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        part = x.chunk(2, dim=-1)[1]
+        return torch.tensordot(part, part, dims=1)
+
+    agrees(fn, *((torch.randn(n),) for n in (2, 4, 3, 6, 5)))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_nearest_values_of_a_permuted_signal(backend: str) -> None:
+    fn = lambda x: F.interpolate(x, size=4, mode="nearest")
+    calls = [(torch.randn(a, b, c).permute(2, 1, 0),) for a, b, c in ((2, 3, 5), (4, 2, 3), (5, 5, 5))]
+    with expect_programs(1):
+        agrees(fn, *calls, backend=backend)
+    agrees(fn, *((x.contiguous(),) for (x,) in calls), backend=backend)

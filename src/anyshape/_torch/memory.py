@@ -54,6 +54,13 @@ def mark_visible_sharing(graph: Any, recording: Recording) -> None:
         record.leaf_written = bool(results & written and arguments & leaves)
 
 
+def calls(graph: Any, name: str) -> list[Any]:
+    """The nodes of a graph that call a method, or torch's function, of this name."""
+    by_name = graph.graph.find_nodes(op="call_method", target=name)
+    call = getattr(torch, name, None)
+    return [*by_name, *graph.graph.find_nodes(op="call_function", target=call)] if call is not None else list(by_name)
+
+
 def written_storages(graph: Any) -> set[int]:
     """The memory that the nodes of a graph are given that write."""
     given = (a for n in graph.graph.nodes if writes(n) for a in n.all_input_nodes)

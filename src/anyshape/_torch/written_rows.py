@@ -20,11 +20,13 @@ _EXPANDS = ("expand", "expand_as", "broadcast_to")
 
 def select(graph: Any) -> None:
     """Have rows selected that a graph writes to."""
-    unbound = _calls(graph, "unbind")
-    expanded = [node for name in _EXPANDS for node in _calls(graph, name)]
+    unbound = memory.calls(graph, "unbind")
+    expanded = [node for name in _EXPANDS for node in memory.calls(graph, name)]
     if not unbound and not expanded:
         return
     written = memory.written_storages(graph)
+    if not written:
+        return
     # Autograd does not let one of several views be written to; eager raises, and so does the call as it is.
     parts = [node for node in unbound if not any(t.requires_grad for t in _tensors(node))]
     for node in parts:
@@ -34,12 +36,6 @@ def select(graph: Any) -> None:
         if not written.isdisjoint(memory.storages(_tensors(node))):
             _leave_out(graph.graph, node)
     graph.recompile()
-
-
-def _calls(graph: Any, name: str) -> list[Any]:
-    by_name = graph.graph.find_nodes(op="call_method", target=name)
-    call = getattr(torch, name, None)
-    return [*by_name, *graph.graph.find_nodes(op="call_function", target=call)] if call is not None else list(by_name)
 
 
 def _tensors(node: Any) -> list[torch.Tensor]:

@@ -5,6 +5,8 @@
   when the graph runs. In two dims and more a layout of channels last is kept by both, so nothing is done there.
 - `roll` is a concatenation in eager, which keeps a layout of channels last, and the choice of rows for the fake kernel
   (2.11 to 2.15), which does not.
+- `interpolate` of a signal to the nearest values gives a contiguous result in eager, and one in the order of its input
+  compiled (2.11 to 2.15).
 - `one_hot` gives a contiguous result in eager, and one in the order of its input compiled (2.11 to 2.15).
 """
 
@@ -32,6 +34,13 @@ def batch_norm(
     return result.contiguous() if input.dim() == 3 and input.device.type == "cpu" else result
 
 
+def interpolate(
+    input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", *rest: Any, **options: Any
+) -> Any:
+    result = F.interpolate(input, size, scale_factor, mode, *rest, **options)
+    return result.contiguous() if input.dim() == 3 and mode.startswith("nearest") else result
+
+
 def one_hot(tensor: Any, num_classes: int = -1) -> Any:
     return F.one_hot(tensor.contiguous(), num_classes)
 
@@ -54,4 +63,9 @@ def _rolled(input: Any, shift: Any, dim: int) -> Any:
     return torch.cat([input.narrow(dim, start, size - start), input.narrow(dim, 0, start)], dim)
 
 
-RULES: dict[Any, Callable[..., Any]] = {F.batch_norm: batch_norm, F.one_hot: one_hot, torch.roll: roll}
+RULES: dict[Any, Callable[..., Any]] = {
+    F.batch_norm: batch_norm,
+    F.interpolate: interpolate,
+    F.one_hot: one_hot,
+    torch.roll: roll,
+}
