@@ -572,3 +572,16 @@ def test_the_nearest_values_of_a_permuted_signal(backend: str) -> None:
     with expect_programs(1):
         agrees(fn, *calls, backend=backend)
     agrees(fn, *((x.contiguous(),) for (x,) in calls), backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("view", [lambda v: v[None], lambda v: v[1:], lambda v: v.expand(2, v.shape[0])])
+def test_a_view_of_what_was_put_before_its_source_is_written_to(view: Callable[..., Any], backend: str) -> None:
+    """Inductor wrote over the source, and the view was of that."""
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        v = x.index_put((x > 0,), torch.ones((), dtype=x.dtype))
+        x += 0.5
+        return x, view(v)
+
+    agrees(fn, *((torch.randn(n),) for n in (4, 1, 7)), backend=backend)

@@ -196,6 +196,16 @@ def test_the_shard_is_torchruns_where_none_is_given(monkeypatch: Any) -> None:
         campaign.parse_shard("4/4")
 
 
+def test_a_worker_that_dies_of_a_case_after_its_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, where a kernel fails after it was called."""
+    said = [{"event": "case", "number": 0, "case": dumps(SQUEEZE)}]
+    said.append({"event": "verdict", **dataclasses.asdict(Verdict())})
+    died = {"event": "died", "how": "crash", "text": "status 1"}
+    monkeypatch.setattr(campaign, "_events", lambda settings, given: iter([*said, died] if "seed" in given else []))
+    result = campaign._run_chunk(settings(programs=1, target=Target()), 0, 1, Corpus(None))
+    assert [f["kind"] for f in result["findings"]] == ["crash"] and result["programs"] == 1
+
+
 @pytest.mark.parametrize(
     ("does", "how"),
     [("os.abort()", "crash"), ("time.sleep(60)", "hang"), ("raise MemoryError('none left')", "memory")],

@@ -1,8 +1,10 @@
 """Calls that read what they write.
 
-Owns five repairs of Inductor (torch 2.11 to 2.15; the last three until 2.13). Where nobody reads a tensor after
+Owns six repairs of Inductor (torch 2.11 to 2.15; the last three until 2.13). Where nobody reads a tensor after
 `index_put`, it writes over it (fx_passes/reinplace.py), and does not ask whether the values are of the same memory:
-`y.index_copy(0, i, y)` then reads what it has just written. Such a call keeps its copy. And `copy_` (lowering.py)
+`y.index_copy(0, i, y)` then reads what it has just written. Such a call keeps its copy. So does one whose result is
+given back as a view (`v = x.index_put(i, 1)`, then `x += 1` and `return v[None]`): that has the memory of x, to which
+something else is written in the end. And `copy_` (lowering.py)
 computes what it stores first, but not where that is a view: of the target's own memory, as in
 `y[1:] = y[:-1].clone()`, whose clone is left out as one of no use, or of something not computed yet, as in
 `y[1:] = y[:-1] * 2` with sizes that have to be found equal. And what is written whole (`mutate_to`, lowering.py) is put
@@ -40,8 +42,17 @@ def _is_read_too(node: torch.fx.Node) -> bool:
     return written is not None and written in read
 
 
+def _is_written_over(node: torch.fx.Node) -> bool:
+    """Whether what is given back of a result would have the memory of an input that is written to after it."""
+    written = node.args[0]
+    assert isinstance(written, torch.fx.Node)
+    copies = [u for u in written.users if u.target is aten.copy_.default and u.args[0] is written]
+    given_back = [get_node_storage(n) for n in node.graph.output_node().all_input_nodes if n not in copies]
+    return any(copy.args[1] is not node for copy in copies) and get_node_storage(node) in given_back
+
+
 def _unless_read(stock: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda node: not _is_read_too(node) and stock(node)
+    return lambda node: not _is_read_too(node) and not _is_written_over(node) and stock(node)
 
 
 def _copy(stock: Callable[..., Any], clone: Callable[..., Any]) -> Callable[..., Any]:

@@ -192,11 +192,11 @@ def _run_worker(settings: Settings, start: int, stop: int, result: dict[str, Any
             raise RuntimeError(f"a worker could not be started: {event['text']}")
         elif kind == "died":
             assert case is not None
-            if known is not None:  # it died while shrinking, in a case that nobody asked about
+            if known is not None and known["kind"] is not None:  # while shrinking, in a case that nobody asked about
                 verdict = Verdict(known["kind"], known["text"], known["call"])
                 keep(Finding(case, verdict, settings.target, settings.seed, number))
                 return number + 1
-            result["programs"] += 1
+            result["programs"] += known is None  # on a GPU what kills a process may show after the verdict
             finding = Finding(case, Verdict(event["how"], event["text"]), settings.target, settings.seed, number)
             if _dies(settings, _eager(settings), case) is not None:
                 result["kinds"]["eager dies"] += 1
