@@ -138,22 +138,34 @@ def _run_node(self: Any, node: torch.fx.Node) -> Any:
 
 
 _stock_order = ir.ExternKernel.require_stride_order.__func__  # type: ignore[attr-defined]
+_stock_stride_order = ir.get_stride_order
+
+
+def _stride_order(strides: Any, *rest: Any) -> Any:
+    """The order of an output's strides is asked for before it is known whether anything has to be done for it."""
+    env = V.graph.sizevars.shape_env
+    if isinstance(env, FreeShapeEnv) and V.graph.user_visible_output_strides.get(V.graph.current_node) is strides:
+        with env.recording.off_the_record():
+            return _stock_stride_order(strides, *rest)
+    return _stock_stride_order(strides, *rest)
 
 
 def _require_stride_order(cls: Any, x: Any, order: Any, allow_padding: bool = False) -> Any:
     """What has the strides of the output lies in their order, which cannot be proved where a size may be 0 or 1."""
     wanted = V.graph.user_visible_output_strides.get(V.graph.current_node)
     if wanted is not None and isinstance(V.graph.sizevars.shape_env, FreeShapeEnv):
-        layout = x.maybe_get_layout()
-        lies_so = isinstance(layout, ir.FixedLayout) and _exprs(layout.stride) == _exprs(wanted)
-        if lies_so and list(order) == list(ir.get_stride_order(wanted)):
-            return x
+        if list(order) == list(_stride_order(wanted)):
+            layout = x.maybe_get_layout()
+            if isinstance(layout, ir.FixedLayout) and _exprs(layout.stride) == _exprs(wanted):
+                return x
+            order = _stock_stride_order(wanted)  # for the record: code is made for this order
     return _stock_order(cls, x, order, allow_padding=allow_padding)
 
 
 @contextlib.contextmanager
 def patches() -> Iterator[None]:
     with (
+        mock.patch.object(ir, "get_stride_order", _stride_order),
         mock.patch.object(ir.ExternKernel, "require_stride_order", classmethod(_require_stride_order)),
         mock.patch.object(inductor_graph, "get_user_visible_output_strides", _visible),
         mock.patch.object(inductor_graph.GraphLowering, "run_node", _run_node),
