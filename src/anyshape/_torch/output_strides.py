@@ -153,12 +153,12 @@ def _stride_order(strides: Any, *rest: Any) -> Any:
 def _require_stride_order(cls: Any, x: Any, order: Any, allow_padding: bool = False) -> Any:
     """What has the strides of the output lies in their order, which cannot be proved where a size may be 0 or 1."""
     wanted = V.graph.user_visible_output_strides.get(V.graph.current_node)
-    if wanted is not None and isinstance(V.graph.sizevars.shape_env, FreeShapeEnv):
-        if list(order) == list(_stride_order(wanted)):
-            layout = x.maybe_get_layout()
-            if isinstance(layout, ir.FixedLayout) and _exprs(layout.stride) == _exprs(wanted):
-                return x
-            order = _stock_stride_order(wanted)  # for the record: code is made for this order
+    is_free = wanted is not None and isinstance(V.graph.sizevars.shape_env, FreeShapeEnv)
+    if is_free and list(order) == list(_stride_order(wanted)):
+        layout = x.maybe_get_layout()
+        if isinstance(layout, ir.FixedLayout) and _exprs(layout.stride) == _exprs(wanted):
+            return x
+        order = _stock_stride_order(wanted)  # for the record: code is made for this order
     return _stock_order(cls, x, order, allow_padding=allow_padding)
 
 
