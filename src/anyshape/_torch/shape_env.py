@@ -11,15 +11,18 @@ raw question gets the hint's answer, and either is recorded instead of becoming 
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest import mock
 
 import sympy
 import torch
 from torch._dynamo.source import TensorProperty, TensorPropertySource
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx.experimental.symbolic_shapes import (
+    SYMPY_INTERP,
     DimDynamic,
     ShapeEnv,
     ShapeGuard,
@@ -45,6 +48,11 @@ _LEARNT = ("replacements", "axioms", "var_to_range", "divisible", "guards", "def
 SHARE_MEMORY = "__anyshape_share_memory"  # what guards call to see that inputs written to have memory of their own
 _FROM_ZERO = ValueRanges(sympy.Integer(0), int_oo)
 _TWO_OR_MORE = sympy.Symbol("_two_or_more", integer=True, positive=True) + 1
+# What the text of an expression calls: Python's own would ask which is the less.
+_WITHOUT_QUESTIONS = {
+    "min": lambda *numbers: functools.reduce(torch.sym_min, numbers),
+    "max": lambda *numbers: functools.reduce(torch.sym_max, numbers),
+}
 _MOST_CASES = 5  # symbols in a question worth a case distinction
 
 
@@ -372,7 +380,8 @@ class FreeShapeEnv(ShapeEnv):
 
     def evaluate_symexpr(self, code: str) -> Any:
         """What Inductor says of strides stays an expression of the sizes (see `saved_strides`)."""
-        return self.deserialize_symexpr(code)
+        with mock.patch.dict(SYMPY_INTERP, _WITHOUT_QUESTIONS):
+            return self.deserialize_symexpr(code)
 
     @contextlib.contextmanager
     def undo_unless_kept(self) -> Iterator[Callable[[], None]]:
