@@ -143,6 +143,8 @@ _stock_stride_order = ir.get_stride_order
 
 def _stride_order(strides: Any, *rest: Any) -> Any:
     """The order of an output's strides is asked for before it is known whether anything has to be done for it."""
+    if not isinstance(V.graph, inductor_graph.GraphLowering):  # `torch.cond` asks too, while it is traced
+        return _stock_stride_order(strides, *rest)
     env = V.graph.sizevars.shape_env
     if isinstance(env, FreeShapeEnv) and V.graph.user_visible_output_strides.get(V.graph.current_node) is strides:
         with env.recording.off_the_record():
