@@ -49,6 +49,15 @@ def test_experts(make: Any, how: str, backend: str) -> None:
     assert f.fallbacks == {}
 
 
+def _results(call: Any, net: torch.nn.Module, x: torch.Tensor, training: bool) -> list[torch.Tensor]:
+    """What a call of a net gives, and the gradients of its parameters."""
+    net.zero_grad()
+    result = call(x)
+    if training:
+        result.square().sum().backward()
+    return [result.detach().clone(), *(p.grad.clone() for p in net.parameters() if training)]
+
+
 @pytest.mark.parametrize("training", [False, True])
 def test_cuda_graphs_are_recorded_for_a_few_sizes(training: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(limits.CUDA_GRAPHS, "3")
@@ -62,13 +71,7 @@ def test_cuda_graphs_are_recorded_for_a_few_sizes(training: bool, monkeypatch: p
         for n in 4 * [1, 2, 3, 5, 8, 13]:
             x = torch.randn(n, 32, device="cuda")
             torch.compiler.cudagraph_mark_step_begin()
-            results = []
-            for call in (f, net):
-                net.zero_grad()
-                result = call(x)
-                if training:
-                    result.square().sum().backward()
-                results.append([result.detach().clone(), *(p.grad.clone() for p in net.parameters() if training)])
+            results = [_results(call, net, x, training) for call in (f, net)]
             torch.testing.assert_close(*results, atol=1e-3, rtol=1e-3)
     assert [len(m.sizes) for m in made] == [3] * (1 + training)
 
@@ -209,11 +212,4 @@ def test_images_of_any_size(training: bool) -> None:
     with torch.set_grad_enabled(training), expect_programs(1 + training):
         for batch, height, width in ((2, 8, 8), (3, 9, 8), (2, 31, 12), (4, 2, 9), (2, 64, 64)):
             x = torch.randn(batch, 3, height, width, device="cuda", dtype=torch.float64)
-            results = []
-            for call in (f, net):
-                net.zero_grad()
-                result = call(x)
-                if training:
-                    result.square().sum().backward()
-                results.append((result.detach(), *(p.grad for p in net.parameters() if p.grad is not None)))
-            torch.testing.assert_close(*results)
+            torch.testing.assert_close(*(_results(call, net, x, training) for call in (f, net)))

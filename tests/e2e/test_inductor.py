@@ -444,6 +444,15 @@ def test_a_part_with_gaps_of_what_is_computed_has_its_strides(part: Callable[[Te
     assert len(f.programs) == 1
 
 
+def test_a_part_with_gaps_of_an_input_is_one_program_below_its_step_too() -> None:
+    """Which of its strides is the lesser was a question: below the step it is that of the rows."""
+    fn = lambda x: x[..., 1::3]
+    f = anyshape.compile(fn)
+    for sizes in ((2, 9), (2, 2), (2, 3), (4, 1), (3, 0), (5, 8)):
+        assert difference(fn, f, (torch.randn(sizes),)) is None
+    assert len(f.programs) == 1
+
+
 def test_the_lesser_of_two_sizes_is_no_question() -> None:
     """The strides of an output are told as text, and `min` in it asked which is the less (torch 2.11 and 2.13)."""
     f = anyshape.compile(torch.linalg.svdvals)
