@@ -21,9 +21,8 @@ from anyshape.recording import STAND_INS, Recording
 
 def attempts(door: Door | None, *, top: bool, **options: Any) -> list[Callable[..., Recording]]:
     """Ways to capture a call, the most general first."""
-    way = functools.partial(
-        Recording, locate=nodes.locate, retrace=failures.Retrace, top=top, user_line=nodes.user_line, **options
-    )
+    asked_by: dict[str, Any] = {"locate": nodes.locate, "user_line": nodes.user_line, "in_a_kernel": nodes.in_a_kernel}
+    way = functools.partial(Recording, **asked_by, retrace=failures.Retrace, top=top, **options)
     if door is None or not (top or door.still_holds()):
         return [*(functools.partial(way, stand_ins=s) for s in STAND_INS), functools.partial(way, exact=True)]
     declaration, policies, values = door.declaration, door.policies(), door.values()

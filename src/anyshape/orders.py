@@ -74,7 +74,10 @@ def like_channels_last(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether eager takes an image, or a signal, for channels last, and lays its results out so.
 
     It looks at all strides, also at those of a dim of size 1: what says so for one channel shows where there are more.
+    A matrix is a signal without a batch.
     """
+    if len(sizes) == 2:
+        sizes, strides = (1, *sizes), (strides[0] * sizes[0], *strides)
     if len(sizes) not in (3, 4, 5) or strides[1] == 0:
         return False
     least = 0
@@ -86,4 +89,4 @@ def like_channels_last(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def _channels_last(dims: int) -> list[int]:
-    return [1, *range(dims - 1, 1, -1), 0]
+    return [0, 1] if dims == 2 else [1, *range(dims - 1, 1, -1), 0]

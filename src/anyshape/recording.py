@@ -65,10 +65,12 @@ class Recording:
         declared: Declared | None = None,
         top: bool = False,
         user_line: Callable[[], str | None] = lambda: None,
+        in_a_kernel: Callable[[], bool] = lambda: False,
         graph_break: Callable[[str], Exception] | None = None,
         describe: Callable[[str], str] | None = None,
     ) -> None:
         self._user_line = user_line
+        self._in_a_kernel = in_a_kernel  # whether one call of the graph asks, which is the same call whatever it hears
         self._describe = describe or describe_source  # a source in the words of the user
         self.declared = declared or Declared()
         self.oblivious = Oblivious(self, locate=locate, user_line=user_line, graph_break=graph_break)
@@ -123,7 +125,7 @@ class Recording:
         self.apart: tuple[list[Any], list[Any]] | None = None  # sources of inputs written to, and of the others
         self.on_finish: Callable[[Sequence[InputRecord]], str | None] = lambda inputs: None
         self.retrace: type[BaseException] = retrace
-        self._locate = locate
+        self.locate = locate
 
     # -- symbols -----------------------------------------------------------------------------------------------
 
@@ -232,7 +234,7 @@ class Recording:
             raise self.retrace("torch asks about sizes without an end")
         boolean = truth in (sympy.true, sympy.false)
         if self.exact and self.phase == "aot" and general is not None and truth != general:
-            if boolean and not is_unit_question(expr, truth) and is_in(METADATA, self._locate()[1]):
+            if boolean and not is_unit_question(expr, truth) and is_in(METADATA, self.locate()[1]):
                 self.aot_decisions[expr] = Answer(expr, bool(truth), "framework", "")
             else:
                 self._assume_truth(expr, truth)
@@ -252,7 +254,7 @@ class Recording:
             if not boolean:
                 self._assume(sympy.Eq(expr, truth), sympy.true)
                 return truth
-            if general is None and ends_a_part(expr, self.part_lengths, self._locate):
+            if general is None and ends_a_part(expr, self.part_lengths, self.locate):
                 expr = expr.weak
                 truth = self.truth(expr)
             elif general is None and (self._is_about_numbers(expr) or self._may_show(expr, truth)):
@@ -343,7 +345,8 @@ class Recording:
         """Whether another answer to a question of AOTAutograd's may be another graph, and not the same one verified."""
         if self.finding_strides:
             return False
-        return self._takes_a_way_of_its_own(expr, truth) or not (self._is_a_choice(expr) or self._is_about_units(expr))
+        shows = self._takes_a_way_of_its_own(expr, truth) or not (self._is_a_choice(expr) or self._is_about_units(expr))
+        return shows and not self._in_a_kernel()
 
     def _is_a_choice(self, expr: sympy.Basic) -> bool:
         assert self.env is not None
@@ -474,7 +477,7 @@ class Recording:
         self.env.learn(note.fact, guard=True)
 
     def _note(self, expr: sympy.Basic, outcome: bool) -> Answer:
-        asked_by, where = self._locate()
+        asked_by, where = self.locate()
         return Answer(expr, outcome, asked_by, where, self._user_line() or "")
 
     # -- the end -----------------------------------------------------------------------------------------------

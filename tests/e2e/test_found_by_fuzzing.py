@@ -295,6 +295,26 @@ def test_transforms_with_a_gradient_are_one_program_for_equal_sizes_too(first: t
         agrees(fn, *calls, backward=True)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("first", [7, 2, 1])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: torch.fft.rfft(x).abs(),
+        lambda x: torch.fft.rfft(x, n=x.shape[-1] + 1).abs(),
+        lambda x: torch.fft.rfft2(x).abs(),
+        lambda x: torch.fft.ihfft(x).abs(),
+        lambda x: torch.fft.irfft(torch.complex(x, x * 2), n=2 * x.shape[-1] - 1),
+    ],
+    ids=["rfft", "longer", "rfft2", "ihfft", "irfft"],
+)
+def test_gradients_of_transforms_without_another_half_are_the_same_program(fn: Any, first: int, backend: str) -> None:
+    """At lengths of 1 and 2 there is nothing to fill with zeros, or to count twice."""
+    calls = ((torch.randn(3, n, requires_grad=True),) for n in (first, 5, 1, 2, 8, 3))
+    with expect_programs(1):
+        agrees(fn, *calls, backward=True, backend=backend)
+
+
 @pytest.mark.parametrize("first", [(2, 2), (4, 5)], ids=["one window", "several"])
 def test_windows_with_a_gradient_are_one_program(first: tuple[int, int]) -> None:
     sizes = (first, (3, 2), (2, 6), (5, 4))

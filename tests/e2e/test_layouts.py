@@ -171,13 +171,21 @@ def test_an_image_of_one_channel_is_channels_last_if_its_strides_say_so(last_fir
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("lengths", [(1, 3), (3, 1)])
+@pytest.mark.parametrize("batch", [(2,), ()], ids=["batch", "alone"])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: F.conv1d(x, torch.ones(2, x.shape[-2], 2), padding=1),
+        lambda x: F.conv_transpose1d(x, torch.ones(x.shape[-2], 2, 2)),
+    ],
+    ids=["conv", "transposed conv"],
+)
 def test_a_signal_of_length_one_is_a_transposed_one_if_its_strides_say_so(
-    lengths: tuple[int, ...], backend: str
+    fn: Callable[[torch.Tensor], torch.Tensor], batch: tuple[int, ...], lengths: tuple[int, ...], backend: str
 ) -> None:
-    fn = lambda x: F.conv1d(x, torch.ones(2, x.shape[-2], 2), padding=1)
     f = anyshape.compile(fn, backend=backend, specialize="never")
     for n in lengths:
-        for signal in (torch.randn(2, n, 5).transpose(1, 2), torch.randn(2, 5, n)):
+        for signal in (torch.randn(*batch, n, 5).transpose(-1, -2), torch.randn(*batch, 5, n)):
             assert difference(fn, f, (signal,), rtol=1e-4, atol=1e-4) is None, (n, signal.stride())
 
 

@@ -30,6 +30,7 @@ from anyshape._torch import casts, concrete, conjugates, divisors, memory, subsc
 from anyshape._torch.forgetting import forget_answers
 from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape.answers import COPY_OR_VIEW, NodeRecord
+from anyshape.questions import METADATA
 
 _run_node = dynamo_utils.run_node
 _TORCH = os.path.dirname(torch.__file__)
@@ -346,6 +347,16 @@ def locate() -> tuple[str, str]:
         if stack and user_asked and _OPS not in stack[-1].filename:
             return "user", f"{stack[-1].filename}:{stack[-1].lineno}"
     return "framework", framework
+
+
+def in_a_kernel() -> bool:
+    """Whether the fake kernel of one call asks, and not what makes calls: a formula of a gradient, a decomposition."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name not in ("__torch_dispatch__", "_engine_run_backward"):
+        if frame.f_code.co_filename.endswith(METADATA):
+            return True
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.endswith("fake_tensor.py")
 
 
 def user_line() -> str | None:
