@@ -213,3 +213,14 @@ def test_images_of_any_size(training: bool) -> None:
         for batch, height, width in ((2, 8, 8), (3, 9, 8), (2, 31, 12), (4, 2, 9), (2, 64, 64)):
             x = torch.randn(batch, 3, height, width, device="cuda", dtype=torch.float64)
             torch.testing.assert_close(*(_results(call, net, x, training) for call in (f, net)))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8, 9), (3, 7)], ids=["images", "a signal"])
+def test_the_largest_of_a_whole_image(shape: tuple[int, ...]) -> None:
+    pool = torch.nn.functional.adaptive_max_pool2d if len(shape) == 4 else torch.nn.functional.adaptive_max_pool1d
+    fn = lambda x: pool(x, 1)
+    f = anyshape.compile(fn, specialize="never")
+    with expect_programs(1):
+        for more in (0, 1, 5, 30):
+            x = torch.randn(*(n + more for n in shape), device="cuda")
+            assert difference(fn, f, (x,)) is None, x.shape

@@ -7,6 +7,7 @@ import json
 import pathlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -240,6 +241,32 @@ say(event="done")
     assert totals.eagerly == {"busy": 2} and totals.first == {"busy": 2}
     assert [f["kind"] for f in totals.findings] == [how]
     assert pathlib.Path(totals.findings[0]["file"]).exists()
+
+
+@pytest.mark.parametrize("dying", [(0,), (1, 2)])
+def test_a_worker_that_dies_of_drawing_a_case_is_eagers(
+    dying: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step is tried eagerly before a program has it, and some of torch's own kernels end the process."""
+    died = {"event": "died", "how": "crash", "text": "status -8"}
+
+    def events(_: Any, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        if "draw" in given:
+            yield from [died] if given["draw"] in dying else []
+            return
+        for number in range(given["start"], given["stop"]):
+            yield {"event": "drawing", "number": number}
+            if number in dying:
+                yield died
+                return
+            yield {"event": "case", "number": number, "case": dumps(SQUEEZE)}
+            yield {"event": "verdict", **dataclasses.asdict(Verdict())}
+        yield {"event": "done"}
+
+    monkeypatch.setattr(campaign, "_events", events)
+    result = campaign._run_chunk(settings(programs=4, target=Target()), 0, 4, Corpus(None))
+    assert not result["findings"]
+    assert result["kinds"] == {"equal": 4 - len(dying), "eager dies": len(dying)}
 
 
 def test_known_faults_of_torch_are_counted_by_name() -> None:

@@ -10,6 +10,7 @@ a size out of the data (2.11): it is cut as eager cuts it. Code for an exact siz
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -125,9 +126,11 @@ def _decide_layout_opt(gm: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> b
 
 
 def _decomposed(stock: Callable[..., Any]) -> Callable[..., Any]:
+    unpinned = [[1, 1]] if "amax" in inspect.unwrap(stock).__code__.co_names else []  # after torch 2.11
+
     def decompose(input: Any, output_size: Any, **out: Any) -> Any:
         free = any(isinstance(n, torch.SymInt) and isinstance(n.node.shape_env, FreeShapeEnv) for n in input.shape[-2:])
-        if free and 0 not in output_size and list(output_size) != [1, 1]:
+        if free and 0 not in output_size and list(output_size) not in unpinned:
             return NotImplemented
         return stock(input, output_size, **out)
 

@@ -158,13 +158,15 @@ def _run_chunk(settings: Settings, start: int, stop: int, corpus: Corpus) -> dic
 
 def _run_worker(settings: Settings, start: int, stop: int, result: dict[str, Any], corpus: Corpus) -> int:
     """Run cases from `start` on; the number of the next one to run."""
-    number = start - 1
+    number = drawing = start - 1
     case: Case | None = None
     known: dict[str, Any] | None = None  # the verdict on a case that was being shrunk
     keep = lambda finding: _keep(finding, result, corpus)
     for event in _events(settings, {"seed": settings.seed, "start": start, "stop": stop}):
         kind = event["event"]
-        if kind == "case":
+        if kind == "drawing":
+            drawing = event["number"]
+        elif kind == "case":
             number, case, known = event["number"], loads(event["case"]), None
             _cover(case, result)
         elif kind == "verdict":
@@ -188,6 +190,13 @@ def _run_worker(settings: Settings, start: int, stop: int, result: dict[str, Any
             keep(dataclasses.replace(finding, verdict=verdict))
         elif kind == "done":
             return stop
+        elif (
+            kind == "died"
+            and drawing > number
+            and _dies(settings, {"seed": settings.seed, "draw": drawing}) is not None
+        ):
+            result["kinds"]["eager dies"] += 1  # of a step that a program might have had
+            return drawing + 1
         elif kind == "died" and case is None:
             raise RuntimeError(f"a worker could not be started: {event['text']}")
         elif kind == "died":
@@ -198,7 +207,7 @@ def _run_worker(settings: Settings, start: int, stop: int, result: dict[str, Any
                 return number + 1
             result["programs"] += known is None  # on a GPU what kills a process may show after the verdict
             finding = Finding(case, Verdict(event["how"], event["text"]), settings.target, settings.seed, number)
-            if _dies(settings, _eager(settings), case) is not None:
+            if _dies_of(settings, _eager(settings), case) is not None:
                 result["kinds"]["eager dies"] += 1
                 return number + 1
             result["kinds"][event["how"]] += 1
@@ -223,8 +232,8 @@ def _shrunk_outside(finding: Finding, settings: Settings) -> Finding:
     """A case that kills its process is shrunk with a process for each attempt."""
 
     def fails(case: Case) -> bool:
-        how = _dies(settings, settings.target, case)
-        return how == finding.verdict.kind and _dies(settings, _eager(settings), case) is None
+        how = _dies_of(settings, settings.target, case)
+        return how == finding.verdict.kind and _dies_of(settings, _eager(settings), case) is None
 
     case = shrink(finding.case, fails, seconds=settings.shrink_seconds)
     return dataclasses.replace(finding, case=case)
@@ -238,9 +247,13 @@ def _eager(settings: Settings) -> Target:
     return dataclasses.replace(settings.target, compiler="eager", variants=False)
 
 
-def _dies(settings: Settings, target: Target, case: Case) -> str | None:
-    """How a process that does nothing else dies of a case; None if it does not."""
-    events = list(_events(dataclasses.replace(settings, target=target), {"case": dumps(case)}))
+def _dies_of(settings: Settings, target: Target, case: Case) -> str | None:
+    return _dies(dataclasses.replace(settings, target=target), {"case": dumps(case)})
+
+
+def _dies(settings: Settings, given: dict[str, Any]) -> str | None:
+    """How a process that does nothing else dies of a case, or of drawing one; None if it does not."""
+    events = list(_events(settings, given))
     return str(events[-1]["how"]) if events and events[-1]["event"] == "died" else None
 
 

@@ -28,7 +28,10 @@ Say = Callable[..., None]
 
 def run(seed: int, start: int, stop: int, target: Target, say: Say, *, shrink_seconds: float) -> None:
     """Cases `start` to `stop` of a campaign."""
-    for number, case in zip(range(start, stop), generate(seed, start, stop), strict=True):
+    drawn = generate(seed, start, stop)
+    for number in range(start, stop):
+        say("drawing", number=number)
+        case = next(drawn)
         say("case", number=number, case=dumps(case))
         verdict = judge(case, target)
         differs = verdict.kind not in (None, "economy")
@@ -93,7 +96,7 @@ def static_difference(case: Case, target: Target, call: int | None = None) -> st
 
 
 def main() -> None:
-    """Arguments: one JSON object. With `case` only that one is judged, else a chunk is run."""
+    """Arguments: one JSON object. With `case` that one is judged, with `draw` one is drawn, else a chunk is run."""
     given: dict[str, Any] = json.loads(sys.argv[1])
     lines = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -114,6 +117,10 @@ def main() -> None:
     target = Target(**given["target"])
     if "case" in given:
         say("verdict", number=0, **dataclasses.asdict(judge(loads(given["case"]), target)))
+        return
+    if "draw" in given:
+        say("drawing", number=given["draw"])
+        next(generate(given["seed"], given["draw"], given["draw"] + 1))
         return
     run(given["seed"], given["start"], given["stop"], target, say, shrink_seconds=given["shrink_seconds"])
 
