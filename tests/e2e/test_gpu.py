@@ -224,3 +224,15 @@ def test_the_largest_of_a_whole_image(shape: tuple[int, ...]) -> None:
         for more in (0, 1, 5, 30):
             x = torch.randn(*(n + more for n in shape), device="cuda")
             assert difference(fn, f, (x,)) is None, x.shape
+
+
+def test_two_buffers_that_lie_unlike_each_other() -> None:
+    """Eager refuses them on a GPU, and takes them on a CPU."""
+    fn = lambda x, values, places: torch.max(x, 1, out=(values, places))
+    f = anyshape.compile(fn, specialize="never")
+    with expect_programs(1):
+        for n in (4, 1, 7):
+            alike = torch.empty(n, 5, device="cuda"), torch.empty(n, 5, dtype=torch.int64, device="cuda")
+            assert difference(fn, f, (torch.randn(n, 3, 5, device="cuda"), *alike)) is None, n
+    unlike = torch.empty(4, 5, device="cuda"), torch.empty(5, 4, dtype=torch.int64, device="cuda").t()
+    assert difference(fn, f, (torch.randn(4, 3, 5, device="cuda"), *unlike)) is None

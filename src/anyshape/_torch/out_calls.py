@@ -34,6 +34,8 @@ from anyshape._torch import concrete
 from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape.ops import out as rules
 
+_TOGETHER = ("max", "min", "aminmax")  # one kernel of a GPU writes to both buffers, at the same places
+
 
 @contextlib.contextmanager
 def patches(abandon: type[BaseException]) -> Iterator[None]:
@@ -188,6 +190,10 @@ class _OutCall:
                     self._leave("the buffer shares memory with an argument")
             if _is_random(self.name) and not out.is_contiguous():
                 self._leave("random numbers for a buffer that is not contiguous")
+        truth = self.tx.output.shape_env.recording.truth
+        orders = {tuple(truth(_expr(n)) for n in out.stride()) for out in outs if out.device.type != "cpu"}
+        if self.name in _TOGETHER and len(orders) > 1:
+            self._leave("two buffers that lie unlike each other, which eager refuses on a GPU")
         if torch.is_grad_enabled() and any(out.requires_grad for out in outs):
             self._run_eagerly("a buffer that requires grad")
 
