@@ -315,6 +315,25 @@ def test_gradients_of_transforms_without_another_half_are_the_same_program(fn: A
         agrees(fn, *calls, backward=True, backend=backend)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("first", [(2, 4), (4, 3)], ids=["wide", "tall"])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        torch.linalg.svdvals,
+        lambda x: torch.linalg.svdvals(x[:, 1:]),
+        lambda x: torch.linalg.matrix_norm(x, "nuc"),
+        lambda x: torch.linalg.svd(x, full_matrices=False).S,
+    ],
+    ids=["svdvals", "part", "norm", "svd"],
+)
+def test_gradients_of_singular_values_are_one_program(fn: Any, first: tuple[int, int], backend: str) -> None:
+    """Which two of three matrices are multiplied first is torch's choice by their sizes."""
+    calls = ((torch.randn(*s, requires_grad=True),) for s in (first, (4, 4), (5, 3), (3, 6), (2, 2)))
+    with expect_programs(1):
+        agrees(fn, *calls, backward=True, backend=backend)
+
+
 @pytest.mark.parametrize("first", [(2, 2), (4, 5)], ids=["one window", "several"])
 def test_windows_with_a_gradient_are_one_program(first: tuple[int, int]) -> None:
     sizes = (first, (3, 2), (2, 6), (5, 4))

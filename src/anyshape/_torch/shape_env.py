@@ -33,7 +33,7 @@ from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from anyshape._torch import marks, transforms
+from anyshape._torch import formulas, marks
 from anyshape._torch.caught import errors_are_caught
 from anyshape._torch.possible_sizes import Sizes, leave_open, possible_sizes
 from anyshape.answers import InputRecord
@@ -213,8 +213,9 @@ class FreeShapeEnv(ShapeEnv):
             return self.recording.truth(orig_expr) if for_hints else general
         if general is not None and self.recording.phase == "lowering" and _makes_sizes():
             return general
-        if transforms.has_another_half(orig_expr, self.recording.locate):
-            return sympy.true
+        told = formulas.answer(orig_expr, self.recording.truth, self.recording.locate)
+        if told is not None:
+            return told
         return self.recording.answer(orig_expr, general)
 
     def guard_or_defer_runtime_assert(self, orig_expr: Any, msg: str, fx_node: Any = None) -> bool:

@@ -55,6 +55,9 @@ def scaled_dot_product_attention(
     fits = attn_mask is None or attn_mask.dtype in (torch.bool, torch.float32, query.dtype)
     if alike and fits and (query.shape[-2] == 0 or key.shape[-2] == 0 or (heads and query.shape[-3] == 0)):
         return _over_nothing(query, key, value, attn_mask, is_causal)
+    if query.device.type != "cpu":  # the fused kernels of a GPU refuse heads of size 0, for which eager has another
+        torch._check(query.shape[-1] != 0)
+        torch._check(value.shape[-1] != 0)
     is_causal = True if is_causal else False  # noqa: SIM210 - a comparison of sizes, which is no bool to the kernel
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa

@@ -98,11 +98,18 @@ def trace(input: Any) -> Any:
     return input.diagonal().sum(dtype=wide).to(input.dtype)
 
 
+def index_fill(input: Any, dim: Any, index: Any, value: Any) -> Any:
+    if input.device.type != "cpu" and input.dim():  # eager refuses to fill nothing, and a kernel of a GPU ends all work
+        torch._check(input.shape[dim] != 0)
+    return torch.index_fill(input, dim, index, value)
+
+
 RULES: dict[Any, Callable[..., Any]] = {
     torch.sgn: sgn,
     torch.trace: trace,
     torch.block_diag: block_diag,
     torch.gradient: gradient,
+    torch.index_fill: index_fill,
     torch.kron: kron,
     torch.masked_select: masked_select,
     torch.take_along_dim: take_along_dim,
