@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch._inductor.utils import run_and_get_code
+from torch._inductor.utils import fresh_cache, run_and_get_code
 from torch.nn import functional as F
 
 import anyshape
@@ -292,6 +292,17 @@ def test_code_that_lies_otherwise_is_another_in_inductors_cache(tmp_path: pathli
             [sys.executable, "-c", ROLLS], env=environment, capture_output=True, text=True, check=True
         )
         assert child.stdout.splitlines()[:2] == [str([None] * 5)] * 2
+
+
+def test_code_out_of_inductors_cache_is_for_as_many_sizes_as_when_it_was_made() -> None:
+    """The lesser of two sizes is handed to the gradient, and whether it is that was asked with Python's `min`."""
+    with fresh_cache():
+        for _ in range(2):
+            torch.compiler.reset()
+            f = anyshape.compile(torch.linalg.svdvals)
+            for n, m in ((2, 4), (4, 4), (5, 3)):
+                f(torch.randn(n, m, requires_grad=True)).sum().backward()
+            assert len(f.programs) == 1, [p.behaviour for p in f.programs]
 
 
 def test_what_is_kept_for_a_gradient_is_laid_out_by_the_sizes_of_each_call() -> None:
