@@ -299,9 +299,9 @@ def test_code_out_of_inductors_cache_is_for_as_many_sizes_as_when_it_was_made() 
     with fresh_cache():
         for _ in range(2):
             torch.compiler.reset()
-            f = anyshape.compile(torch.linalg.svdvals)
+            f = anyshape.compile(lambda x: torch.linalg.matrix_norm(x, "nuc"))
             for n, m in ((2, 4), (4, 4), (5, 3)):
-                f(torch.randn(n, m, requires_grad=True)).sum().backward()
+                f(torch.randn(n, m, requires_grad=True)).backward()
             assert len(f.programs) == 1, [p.behaviour for p in f.programs]
 
 
