@@ -236,3 +236,27 @@ def test_two_buffers_that_lie_unlike_each_other() -> None:
             assert difference(fn, f, (torch.randn(n, 3, 5, device="cuda"), *alike)) is None, n
     unlike = torch.empty(4, 5, device="cuda"), torch.empty(5, 4, dtype=torch.int64, device="cuda").t()
     assert difference(fn, f, (torch.randn(4, 3, 5, device="cuda"), *unlike)) is None
+
+
+def test_what_is_added_to_one_place() -> None:
+    fn = lambda x: x.scatter_add(0, torch.zeros_like(x, dtype=torch.int64), x)
+    f = anyshape.compile(fn, specialize="never")
+    for n in (2, 3, 1, 5, 70):
+        for x in (torch.ones(1, device="cuda").expand(n), torch.arange(n, device="cuda") + 1.0):
+            assert difference(fn, f, (x,)) is None, (n, x.stride())
+
+
+def test_nothing_to_fill() -> None:
+    fn = lambda x: x.index_fill(-1, torch.zeros(1, dtype=torch.int64, device="cuda"), 1)
+    f = anyshape.compile(fn)
+    for n in (3, 0, 1, 5):
+        assert difference(fn, f, (torch.ones(2, n, device="cuda"),)) is None, n
+
+
+@pytest.mark.filterwarnings("ignore::anyshape.FallbackWarning")
+def test_heads_of_size_0_are_eagers() -> None:
+    fn = lambda x: torch.nn.functional.scaled_dot_product_attention(x, x, x)
+    f = anyshape.compile(fn)
+    for n in (8, 0, 24, 0):
+        assert difference(fn, f, (torch.ones(2, 2, 4, n, device="cuda"),)) is None, n
+    assert sum(f.fallbacks.values()) == 2

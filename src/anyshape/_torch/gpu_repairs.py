@@ -1,20 +1,23 @@
 """Inductor on GPUs, as torch 2.11 has it.
 
-Owns two repairs that newer torch does not need. The launcher of a kernel over a grid of two dims divides by the number
-of its blocks, which is 0 where there is nothing to compute (runtime/triton_heuristics.py; mended in 2.13). And whether
-a product is worth padding is asked about its sizes rather than their hints, so that programs split by what is only a
-matter of speed (fx_passes/pad_mm.py; mended in 2.13).
+Owns three repairs that newer torch does not need. The launcher of a kernel over a grid of two dims divides by the
+number of its blocks, which is 0 where there is nothing to compute (runtime/triton_heuristics.py; mended in 2.13).
+Whether a product is worth padding is asked about its sizes rather than their hints, so that programs split by what is
+only a matter of speed (fx_passes/pad_mm.py; mended in 2.13). And what is added to one place by all threads of a block
+is added by those beyond the last element too (codegen/triton.py; mended in 2.13).
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
 import torch
 import torch._inductor.fx_passes.pad_mm as pad_mm
+from torch._inductor.codegen.triton import TritonKernel
 from torch._inductor.runtime import triton_heuristics
 
 _Grid = getattr(triton_heuristics, "Grid2DWithYZOverflow", None)
@@ -29,7 +32,26 @@ def patches() -> Iterator[None]:
         for name in ("is_mm_compute_bound", "should_pad_mm_bf16"):
             if hasattr(pad_mm, name):
                 stack.enter_context(mock.patch.object(pad_mm, name, _about_hints(getattr(pad_mm, name))))
+        if "mask_constant_index" not in inspect.signature(TritonKernel.indexing).parameters:
+            stack.enter_context(mock.patch.object(TritonKernel, "store", _masked(TritonKernel.store)))
         yield
+
+
+def _masked(store: Callable[..., None]) -> Callable[..., None]:
+    """Additions to an index that is a number are made where there are elements."""
+
+    def stored(self: Any, name: str, index: Any, value: Any, mode: Any = None) -> None:
+        def indexing(*args: Any, **kwargs: Any) -> Any:
+            options = type(self).indexing(self, *args, **kwargs)
+            if not options.mask_vars:
+                ranges = (t for t in self.range_trees if not t.is_reduction and not self._has_constant_mask(t))
+                options.mask_vars.update(f"{t.prefix}mask" for t in ranges)
+            return options
+
+        with mock.patch.object(self, "indexing", indexing) if mode == "atomic_add" else contextlib.nullcontext():
+            store(self, name, index, value, mode)
+
+    return stored
 
 
 def _without_division_by_zero(generate: Callable[..., None]) -> Callable[..., None]:
