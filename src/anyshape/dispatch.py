@@ -205,6 +205,7 @@ class Admission:
             self.places[symbol] = str(recording.hints[symbol])
         self._strides = python_code.function([s for _, _, strides in layout for s in strides], self.places)
         self.layout = layout
+        self.convolves = any("conv" in node.name for node in recording.nodes)
         self._facts = python_code.function([a.expr for a in answers], self.places)
         self.nodes: list[tuple[NodeRecord, Callable[..., tuple[Any, ...]], tuple[bool, ...]]] = []
         for node in recording.nodes:
@@ -253,7 +254,8 @@ class Admission:
             if 0 in sizes or given == wanted:
                 continue
             address = any(n > 1 and a != b for n, a, b in zip(sizes, given, wanted, strict=True))
-            if address or like_channels_last(sizes, given) != like_channels_last(sizes, wanted):
+            seen = dims > 2 or self.convolves  # to a convolution a matrix is a signal without a batch
+            if address or (seen and like_channels_last(sizes, given) != like_channels_last(sizes, wanted)):
                 return Refusal("layout", f"strides {given}, not {wanted}")
         for answer, value in zip(self.answers, self._facts(key), strict=True):
             if _outcome(value) != answer.outcome:

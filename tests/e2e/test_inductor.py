@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch._inductor.utils import fresh_cache, run_and_get_code
 from torch.nn import functional as F
+from torch.utils import _pytree as pytree
 
 import anyshape
 from anyshape.testing import difference, expect_programs
@@ -292,6 +293,32 @@ def test_code_that_lies_otherwise_is_another_in_inductors_cache(tmp_path: pathli
             [sys.executable, "-c", ROLLS], env=environment, capture_output=True, text=True, check=True
         )
         assert child.stdout.splitlines()[:2] == [str([None] * 5)] * 2
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x + torch.zeros_like(x),
+        lambda x: torch.zeros(*x.shape[1:]) + x,
+        lambda x: (x - 0, x * 2),
+        lambda x: x * 1,
+        lambda x: (x / torch.ones_like(x)).view(-1)[1:],
+        lambda x: (x * 1, x * 1),
+    ],
+    ids=["sum", "broadcast", "difference", "product", "view", "twice"],
+)
+def test_what_is_left_out_is_no_input(fn: Callable[..., Any], training: bool) -> None:
+    """Inductor gave back the input itself: who writes to the result must not write to it."""
+    f = anyshape.compile(fn, specialize="never")
+    for n, m in ((3, 4), (1, 1), (0, 2), (1, 5)):
+        for x in (torch.randn(n, m), torch.randn(n, 2 * m)[:, ::2]):
+            x.requires_grad_(training)
+            assert difference(fn, f, (x,), backward=training) is None, (n, m)
+            before = x.detach().clone()
+            for result in pytree.tree_leaves(f(x)):
+                result.detach().add_(1)
+            assert torch.equal(x.detach(), before)
 
 
 def test_code_out_of_inductors_cache_is_for_as_many_sizes_as_when_it_was_made() -> None:

@@ -189,6 +189,18 @@ def test_a_signal_of_length_one_is_a_transposed_one_if_its_strides_say_so(
             assert difference(fn, f, (signal,), rtol=1e-4, atol=1e-4) is None, (n, signal.stride())
 
 
+@pytest.mark.parametrize("widths", [(3, 1, 7), (1, 3, 7)])
+def test_a_transposed_matrix_of_one_column_is_the_same_program(widths: tuple[int, ...]) -> None:
+    """However that column lies: as one of several would, or as in a contiguous matrix."""
+    fn = lambda x, w: x @ w
+    f = anyshape.compile(fn, backend="aot_eager")
+    with expect_programs(1):
+        for n in widths:
+            w = torch.randn(n, 10).t()
+            for other in (w, w.contiguous()) if n == 1 else (w,):
+                assert difference(fn, f, (torch.randn(4, 10), other)) is None, (n, other.stride())
+
+
 def _shaped_and_flat(x: torch.Tensor) -> object:
     return x.reshape(x.shape), x.ravel()
 

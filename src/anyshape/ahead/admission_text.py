@@ -17,7 +17,8 @@ from anyshape.dispatch import AOT, Admission
 def told(admission: Admission) -> tuple[str, tuple[str, ...]]:
     """The text of `evaluate(v)`, and for each answer what it says; empty where there is no such text."""
     answers = admission.answers
-    lines = [f"if not {_laid_out(*layout)}: return {UNTOLD}" for layout in admission.layout]
+    laid_out = [_laid_out(*layout, signals=admission.convolves) for layout in admission.layout]
+    lines = [f"if not {text}: return {UNTOLD}" for text in laid_out]
     for i, answer in enumerate(answers):
         lines.append(f"if bool({python_code.expression(answer.expr)}) is not {answer.outcome}: return {i}")
     for i, (node, _, _) in enumerate(admission.nodes):
@@ -32,11 +33,15 @@ def told(admission: Admission) -> tuple[str, tuple[str, ...]]:
     return text, tuple(admission.recording.text(a.fact) for a in answers)
 
 
-def _laid_out(start: int, dims: int, strides: Sequence[Any]) -> str:
-    """Where nothing is addressed, strides say nothing, but for those of an image, which may be channels last."""
+def _laid_out(start: int, dims: int, strides: Sequence[Any], *, signals: bool) -> str:
+    """Where nothing is addressed, strides say nothing, but for those of an image or signal: it may be channels last."""
     wanted = map(python_code.expression, strides)
     same = [f"v[{start + dims + i}] == {text}" for i, text in enumerate(wanted)]
-    ends = same if dims in (4, 5) else [f"v[{start + i}] <= 1 or {text}" for i, text in enumerate(same)]
+    ends = (
+        same
+        if dims in (4, 5) or (signals and dims in (2, 3))
+        else [f"v[{start + i}] <= 1 or {text}" for i, text in enumerate(same)]
+    )
     return f"(0 in v[{start}:{start + dims}] or {' and '.join(f'({e})' for e in ends)})" if ends else "True"
 
 
