@@ -42,7 +42,7 @@ def _laid_out(start: int, dims: int, strides: Sequence[Any], *, signals: bool) -
         if dims in (4, 5) or (signals and dims in (2, 3))
         else [f"v[{start + i}] <= 1 or {text}" for i, text in enumerate(same)]
     )
-    return f"(0 in v[{start}:{start + dims}] or {' and '.join(f'({e})' for e in ends)})" if ends else "True"
+    return f"(0 in v[{start}:{start + dims}] or {' and '.join(f'({e})' for e in same)})" if same else "True"
 
 
 def _verified(admission: Admission, place: int, answers: Iterable[Any]) -> str:
