@@ -37,11 +37,8 @@ def _laid_out(start: int, dims: int, strides: Sequence[Any], *, signals: bool) -
     """Where nothing is addressed, strides say nothing, but for those of an image or signal: it may be channels last."""
     wanted = map(python_code.expression, strides)
     same = [f"v[{start + dims + i}] == {text}" for i, text in enumerate(wanted)]
-    ends = (
-        same
-        if dims in (4, 5) or (signals and dims in (2, 3))
-        else [f"v[{start + i}] <= 1 or {text}" for i, text in enumerate(same)]
-    )
+    if dims not in (4, 5) and not (signals and dims in (2, 3)):
+        same = [f"v[{start + i}] <= 1 or {text}" for i, text in enumerate(same)]
     return f"(0 in v[{start}:{start + dims}] or {' and '.join(f'({e})' for e in same)})" if same else "True"
 
 
