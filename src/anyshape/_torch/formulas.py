@@ -30,7 +30,8 @@ def answer(
     if not asks_for_halves and not compares:
         return None
     formula = torch._C._current_autograd_node()
-    name = "" if formula is None else formula.name()
-    if not is_in((_ENGINE,), locate()[1]) or name not in (_HALVES if asks_for_halves else _PRODUCTS):
+    if formula is None or formula.name() not in (_HALVES if asks_for_halves else _PRODUCTS):
+        return None
+    if not is_in((_ENGINE,), locate()[1]):  # a call that the formula makes
         return None
     return sympy.true if asks_for_halves else truth(question)
