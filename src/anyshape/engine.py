@@ -335,8 +335,8 @@ class Engine:
                 check(args)
             try:
                 return compiled(*args)
-            except AssertionError as error:
-                if error.__cause__ is None and recording.leaves_no_trace:  # none of the function's
+            except (AssertionError, RuntimeError) as error:
+                if raised.is_check_of_code(error) and recording.leaves_no_trace:
                     self._leave_to_eager(program, UNCHECKED, error)
                 raise
 

@@ -295,6 +295,21 @@ def test_code_that_lies_otherwise_is_another_in_inductors_cache(tmp_path: pathli
         assert child.stdout.splitlines()[:2] == [str([None] * 5)] * 2
 
 
+@pytest.mark.parametrize("sizes", [(5, 0, 1, 3), (0, 5), (1, 0)])
+def test_dropout_of_an_empty_batch(sizes: tuple[int, ...]) -> None:
+    """For its mask eager's kernel gives what is no bool, at which code of torch 2.15 raised."""
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(8, 2))
+    f = anyshape.compile(net)
+    with expect_programs(1):
+        for n in sizes:
+            x = torch.randn(n, 4, requires_grad=True)
+            gradients = []
+            for call in (f, net):
+                torch.manual_seed(0)
+                gradients.append(torch.autograd.grad(call(x).sum(), (x, *net.parameters())))
+            torch.testing.assert_close(*gradients)
+
+
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize(
     "fn",

@@ -25,7 +25,7 @@ from torch._inductor.sizevars import SizeVarAllocator
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import Max, Min
 
-from anyshape._torch import concrete
+from anyshape._torch import concrete, operators
 from anyshape._torch.shape_env import FreeShapeEnv
 
 _stock_min = SizeVarAllocator.evaluate_min
@@ -120,10 +120,12 @@ def _tile(self: Any, factor: Any) -> Any:
 def patches() -> Iterator[None]:
     """What Inductor does otherwise for a capture of anyshape's."""
     known = inductor_lowering.lowerings
+    dropout = inductor_lowering.fallback_handler(operators.native_dropout, add_to_fallback_set=False)
     with (
         mock.patch.dict(known, {call: _squeeze(known[call]) for call in _SQUEEZES if call in known}),
         # Random numbers are eager's own: Inductor's generator gives others.
         inductor_config.patch(fallback_random=True),
+        mock.patch.dict(known, {torch.ops.aten.native_dropout.default: dropout}),
         mock.patch.object(SizeVarAllocator, "evaluate_min", _choose(_stock_min, Min, True)),
         mock.patch.object(SizeVarAllocator, "evaluate_max", _choose(_stock_max, Max, False)),
         mock.patch.object(SizeVarAllocator, "statically_known_gt", _is_longer),

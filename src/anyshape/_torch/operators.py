@@ -2,7 +2,8 @@
 
 Owns gradients, of convolutions and of `adaptive_max_pool2d`, with results that lie as the trace has them: eager's
 kernels lay them out by what they find, an empty batch or a single channel say, as no fake kernel tells (torch 2.11 to
-2.15). Knows nothing that compiles: code that comes out of an artifact calls them too.
+2.15). And dropout: of nothing, eager's kernel gives back its input, and for a mask what is no bool. Knows nothing that
+compiles: code that comes out of an artifact calls them too.
 """
 
 from __future__ import annotations
@@ -55,9 +56,26 @@ def _fake_adaptive_max_pool2d_backward(grad_output: Any, input: Any, indices: An
     return input.new_empty_strided(input.shape, tuple(of_input))
 
 
+_library.define(
+    "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)", tags=torch.Tag.nondeterministic_seeded
+)
+
+
+def _native_dropout(input: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
+    result, mask = torch.ops.aten.native_dropout.default(input, p, train)
+    return (result.clone() if result is input else result), mask.to(torch.bool)
+
+
+def _fake_native_dropout(input: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.empty_like(input), torch.empty_like(input, dtype=torch.bool)
+
+
 _library.impl("convolution_backward", _convolution_backward, "CompositeExplicitAutograd")
 torch.library.register_fake("anyshape::convolution_backward", _fake_convolution_backward, lib=_library)
 _library.impl("adaptive_max_pool2d_backward", _adaptive_max_pool2d_backward, "CompositeExplicitAutograd")
 torch.library.register_fake("anyshape::adaptive_max_pool2d_backward", _fake_adaptive_max_pool2d_backward, lib=_library)
 adaptive_max_pool2d_backward = torch.ops.anyshape.adaptive_max_pool2d_backward.default
 convolution_backward = torch.ops.anyshape.convolution_backward.default
+_library.impl("native_dropout", _native_dropout, "CompositeExplicitAutograd")
+torch.library.register_fake("anyshape::native_dropout", _fake_native_dropout, lib=_library)
+native_dropout = torch.ops.anyshape.native_dropout.default

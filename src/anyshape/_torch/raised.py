@@ -66,6 +66,7 @@ _OF_RULES = os.path.join("anyshape", "ops", "")
 _SINGLE = "Expected Tensor with single nonzero value, but got zero"  # TensorCompare.cpp
 _OUT_OF_BOUNDS = "index out of bounds"
 _BROKEN = "Runtime assertion failed for expression "  # torch/fx/passes/runtime_assert.py
+_CHECK = "assert_tensor_metadata"  # torch/_inductor/runtime/runtime_utils.py, torch 2.15: a dtype is a RuntimeError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +124,16 @@ def _is_condition(message: str) -> bool:
     """Whether a message is no more than a condition on numbers born from data, in any backend's way."""
     condition = message.removeprefix(_BROKEN).partition(" on node ")[0]
     return _CONDITION.fullmatch(condition) is not None and _BORN.search(condition) is not None
+
+
+def is_check_of_code(error: BaseException) -> bool:
+    """Whether generated code found a tensor other than it was traced to be; what a function asserts has a cause."""
+    if isinstance(error, AssertionError):
+        return error.__cause__ is None
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and last.tb_frame.f_code.co_name == _CHECK
 
 
 def leaves_no_trace(graph: Any) -> bool:

@@ -101,7 +101,7 @@ def trace(input: Any) -> Any:
 def index_fill(input: Any, dim: Any, index: Any, value: Any) -> Any:
     if input.device.type != "cpu" and input.dim():  # eager refuses to fill nothing, and a kernel of a GPU ends all work
         torch._check(input.shape[dim] != 0)
-    return torch.index_fill(input, dim, index, value)
+    return input.index_fill(dim, index, value)
 
 
 RULES: dict[Any, Callable[..., Any]] = {
