@@ -295,6 +295,15 @@ def test_code_that_lies_otherwise_is_another_in_inductors_cache(tmp_path: pathli
         assert child.stdout.splitlines()[:2] == [str([None] * 5)] * 2
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_parts_of_what_may_be_nothing(training: bool) -> None:
+    fn = lambda x: sum(part.sum() * i for i, part in enumerate(x[:5].split(2)))
+    f = anyshape.compile(fn, specialize="never")
+    for n in (0, 3, 1, 0, 9):  # of 5 rows at most there are one, two and three parts
+        assert difference(fn, f, (torch.randn(n, n, requires_grad=training),), backward=training) is None, n
+    assert not f.fallbacks and len(f.programs) == 3
+
+
 @pytest.mark.parametrize("sizes", [(5, 0, 1, 3), (0, 5), (1, 0)])
 def test_dropout_of_an_empty_batch(sizes: tuple[int, ...]) -> None:
     """For its mask eager's kernel gives what is no bool, at which code of torch 2.15 raised."""

@@ -1,11 +1,11 @@
 """Inductor's choices.
 
-Owns where random numbers come from, and two repairs: `SizeVarAllocator.evaluate_min` and `evaluate_max` pick one of
+Owns where random numbers come from, and three repairs: `SizeVarAllocator.evaluate_min` and `evaluate_max` pick one of
 two sizes by what they can prove, fail where they can prove nothing, and in between take a common divisor for the
 smaller one, which is wrong where a factor is 0 (sizevars.py says so itself, torch 2.13 and 2.15). The minimum itself
 is an expression like any other. And `squeeze` keeps a dim that it cannot prove to be 1, in a program for sizes at which
-it is (2.11 to 2.15): the dims are those of the trace. And it hands on one fact that the C++ code would not use:
-divisibility.
+it is (2.11 to 2.15): the dims are those of the trace. `split` counts no parts of nothing (2.11 to 2.15), where there is
+one. And it hands on one fact that the C++ code would not use: divisibility.
 """
 
 from __future__ import annotations
@@ -70,6 +70,17 @@ def _guard_int(self: Any, expr: Any) -> int:
         return _stock_guard_int(self, expr)
 
 
+def _split(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """One part is the whole; of nothing there is one too, where Inductor counts none and fails."""
+
+    def lower(x: Any, sizes: Any, dim: int = 0) -> Any:
+        node = V.graph.current_node
+        free = isinstance(V.graph.sizevars.shape_env, FreeShapeEnv) and node.target is torch.ops.aten.split.Tensor
+        return [x] if free and len(node.meta["val"]) == 1 else stock(x, sizes, dim)
+
+    return lower
+
+
 def _squeeze(stock: Callable[..., Any]) -> Callable[..., Any]:
     def lower(x: Any, *dims: Any) -> Any:
         node = V.graph.current_node
@@ -126,6 +137,7 @@ def patches() -> Iterator[None]:
         # Random numbers are eager's own: Inductor's generator gives others.
         inductor_config.patch(fallback_random=True),
         mock.patch.dict(known, {torch.ops.aten.native_dropout.default: dropout}),
+        mock.patch.dict(known, {torch.ops.aten.split.Tensor: _split(known[torch.ops.aten.split.Tensor])}),
         mock.patch.object(SizeVarAllocator, "evaluate_min", _choose(_stock_min, Min, True)),
         mock.patch.object(SizeVarAllocator, "evaluate_max", _choose(_stock_max, Max, False)),
         mock.patch.object(SizeVarAllocator, "statically_known_gt", _is_longer),
