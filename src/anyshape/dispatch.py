@@ -6,7 +6,9 @@ how a program was captured or compiled is not its business.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,16 +16,17 @@ from typing import Any
 
 import sympy
 
-from anyshape import limits, unseen, verify
+from anyshape import admission_code, limits, unseen, verify
 from anyshape._torch import concrete, python_code
 from anyshape.answers import Answer, InputRecord, NodeRecord
-from anyshape.keys import key_function
+from anyshape.keys import ADMITTED, UNTOLD, key_function
+from anyshape.local_classes import Kind, Kinds, LocalClass
 from anyshape.orders import like_channels_last
 from anyshape.recording import Recording
 from anyshape.wording import describe_source
 
-AOT = -1  # the place of the nodes that AOTAutograd made, among those of the captured graph
 MOST_COMPARED = 64  # keys that are tried when a program may have made another one needless
+MOST_NUMBERS = 4_000_000  # in the keys that a program remembers
 
 
 class _Nothing(dict[Any, bool]):
@@ -94,25 +97,40 @@ def _answers(recording: Recording) -> list[Answer]:
     return [*recording.predicates.values(), *recording.requirements.values(), *recording.facts.values()]
 
 
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """A node of a program: what it assumed, and what is known of its kind for other sizes."""
+
+    node: NodeRecord
+    assumed: tuple[Answer, ...]  # of an aten node nothing: who asked among them is not told
+    kind: Kind
+    symbols: tuple[sympy.Basic, ...]  # its own, in the order of the kind's
+
+
 class Admission:
     """The sizes a program serves: those whose answers are the capture's own, and those verified since.
 
-    An instance is called with the program's inputs, as a guard, and says whether they belong to it.
+    An instance is called with the program's inputs, as a guard, and says whether they belong to it. Sizes that were
+    never seen are judged by generated code; only where that cannot tell are nodes run, each once for all sizes that
+    answer its questions alike.
     """
 
     def __init__(self, recording: Recording, inputs: Sequence[InputRecord]) -> None:
         self.recording = recording
         self.inputs = tuple(inputs)
         self.known: dict[tuple[int, ...], bool] = {}
-        self.refusals: dict[tuple[int, ...], Refusal] = {}
-        self.classes = 1
-        self.last: Refusal | None = None  # why the latest call that was refused was refused
         self.verify_seconds = 0.0
+        self.joined: dict[sympy.Basic, list[tuple[sympy.Basic, ...]]] = {}  # where a predicate makes no difference
+        self.unobservable: list[tuple[int, tuple[sympy.Basic, ...]]] = []  # nodes that may give other strides, by bits
         self._lock = threading.RLock()
-        self._most_keys = limits.keys()
-        self._verdicts: dict[int, dict[tuple[int, ...], verify.Difference | None]] = {}
+        self._learnt = 0  # classes, of all kinds
+        self._compiled = -1  # how many of them the generated code knows
+        self._evaluate: Callable[[Sequence[int]], int] | None = None
+        self._refused: tuple[int, ...] | None = None
         self.places: dict[sympy.Symbol, str] = {}
         self._build()
+        width = sum(2 * len(i.sizes) + 1 for i in self.inputs)
+        self._most_keys = max(1, min(limits.keys(), MOST_NUMBERS // max(1, width)))
 
     @property
     def guard(self) -> str:
@@ -123,17 +141,38 @@ class Admission:
         key = self._key(values)
         verdict = self.known.get(key)
         if verdict is None:
-            verdict = self._learn(key)
+            verdict = self._judge(key)
         if not verdict:
-            self.last = self.refusals.get(key)
+            self._refused = key
         return verdict
+
+    @property
+    def last(self) -> Refusal | None:
+        """Why the latest call that was refused was refused."""
+        return None if self._refused is None else self.refuses(self._refused)
+
+    @property
+    def classes(self) -> int:
+        """Sets of sizes that answer alike, and are served: the capture's own and those verified since."""
+        return 1 + len(self.unobservable) + sum(c.difference is None for k in self._kinds for c in k.classes)
+
+    @property
+    def verifications(self) -> int:
+        """Nodes that were run on fake tensors since the capture."""
+        return sum(kind.runs for kind in self._kinds)
+
+    @property
+    def untold(self) -> tuple[str, ...]:
+        """Nodes that have to be run for each new size that answers otherwise, and why."""
+        units = {id(u.kind): u for u in (*self.units, *self.aten_units) if u.kind.untold}
+        return tuple(f"{u.node.name} at {u.node.where or '?'}: {u.kind.untold}" for u in units.values())
 
     @property
     def admits_all(self) -> bool:
         """Whether nothing is asked of a call: no answer, no class, no stride that has to be some expression."""
         recording = self.recording
         own = [stride in recording.loose_strides for i in self.inputs for stride in i.strides]
-        return all(own) and not (self.answers or self.nodes or recording.aot_decisions)
+        return all(own) and not (self.answers or self.units or recording.aot_decisions)
 
     def covers(self, other: Admission) -> bool:
         """Whether all that `other` has served would be served here."""
@@ -154,6 +193,14 @@ class Admission:
         if all(value.is_Integer for value in key):
             self.known[tuple(map(int, key))] = True
 
+    def join(self, predicate: sympy.Basic, facts: Sequence[sympy.Basic]) -> None:
+        """Where `facts` hold the program does what it should although `predicate` does not hold."""
+        with self._lock:
+            self.joined.setdefault(predicate, []).append(tuple(facts))
+            self._learnt += 1
+            self._evaluate = None
+            self.known = {key: True for key, admitted in self.known.items() if admitted}
+
     def retire(self) -> None:
         """From here on nothing is served."""
         self.known = _Nothing()
@@ -173,7 +220,7 @@ class Admission:
             used |= expr.free_symbols
         parts, index, layout = [], 0, []
         offsets = {r.text: s for s, r in recording.symbols.items() if r.kind == "offset" and s in used}
-        by_text = {r.text: s for s, r in recording.symbols.items() if r.kind == "size" and s in used}
+        by_text = {r.text: s for s, r in recording.symbols.items() if r.kind == "size"}
         for n, record in enumerate(self.inputs):
             if record.kind == "number":
                 parts.append(f"a[{n}]")
@@ -201,55 +248,89 @@ class Admission:
         self.parts = tuple(parts)
         self._key: Callable[[Sequence[Any]], tuple[int, ...]] = key_function(parts)
         # A symbol that no input binds keeps the value it had at capture.
+        for symbol in recording.symbols.keys() - self.places.keys():
+            self.places[symbol] = str(recording.hints[symbol])
         for symbol in used - self.places.keys():
             self.places[symbol] = str(recording.hints[symbol])
-        self._strides = python_code.function([s for _, _, strides in layout for s in strides], self.places)
+        self._at = {s: int(p[2:-1]) if p.startswith("v[") else None for s, p in self.places.items()}
         self.layout = layout
         self.convolves = any("conv" in node.name for node in recording.nodes)
-        self._facts = python_code.function([a.expr for a in answers], self.places)
-        self.nodes: list[tuple[NodeRecord, Callable[..., tuple[Any, ...]], tuple[bool, ...]]] = []
-        for node in recording.nodes:
-            if node.decisions:
-                outcomes = tuple(a.outcome for a in node.decisions.values())
-                self.nodes.append((node, python_code.function(list(node.decisions), self.places), outcomes))
+        self._kinds = Kinds({s: r.kind for s, r in recording.symbols.items()})
+        asking = (node for node in recording.nodes if node.decisions)
+        self.units = [Unit(node, tuple(node.decisions.values()), *self._kinds.of(node)) for node in asking]
+        self._writer = admission_code.Writer(self, live=True)
 
-        self._aot = python_code.function(list(recording.aot_decisions), self.places)
-        self._aot_assumed = tuple(a.outcome for a in recording.aot_decisions.values())
-        self._aot_verdicts: dict[tuple[int, ...], verify.Difference | None] = {}
-        self.paths: dict[int, list[tuple[list[sympy.Basic], Callable[..., tuple[Any, ...]]]]] = {}
-        self._followed: set[tuple[int, tuple[Any, ...]]] = set()
-        self._first_like: dict[int, int] = {}
-        self._first: dict[Any, int] = {}
-        self._unseen: list[tuple[tuple[int, ...], Callable[..., tuple[Any, ...]]]] = []
+    @functools.cached_property
+    def aten_units(self) -> list[Unit]:
+        """The calls that AOTAutograd made; looked at where it was told something that is not so at other sizes."""
+        return [Unit(node, (), *self._kinds.of(node)) for node in verify.distinct(self.recording.aten)]
+
+    @functools.cached_property
+    def _functions(self) -> dict[str, Any]:
+        """What the slow path evaluates."""
+        function = functools.partial(python_code.function, names=self.places)
+        return {
+            "strides": function([s for _, _, strides in self.layout for s in strides]),
+            "answers": function([a.expr for a in self.answers]),
+            "aten": function(list(self.recording.aot_decisions)),
+            "units": [function([a.expr for a in unit.assumed]) for unit in self.units],
+        }
 
     def _place(self, expr: sympy.Basic, index: int) -> None:
         if expr.is_Symbol and expr not in self.places:
             self.places[expr] = f"v[{index}]"
 
-    # -- the slow path -----------------------------------------------------------------------------------------
+    def needs_elements(self, strides: Sequence[sympy.Expr]) -> bool:
+        return _needs_elements(self.recording, strides)
+
+    # -- sizes that were not seen --------------------------------------------------------------------------------
+
+    def _judge(self, key: tuple[int, ...]) -> bool:
+        told = UNTOLD
+        if self._evaluate is not None:
+            with contextlib.suppress(ArithmeticError):  # a question that has no answer here
+                told = self._evaluate(key)
+        if told == UNTOLD:
+            return self._learn(key)
+        return self._remember(key, told == ADMITTED)
+
+    def _remember(self, key: tuple[int, ...], verdict: bool) -> bool:
+        if len(self.known) >= self._most_keys:  # what was learnt of nodes stays
+            self.known.clear()
+        self.known[key] = verdict
+        return verdict
 
     def _learn(self, key: tuple[int, ...]) -> bool:
         with self._lock:
             verdict = self.known.get(key)
             if verdict is None:
+                before = self._learnt
                 try:
-                    refusal = self.refuses(key)
-                except Exception as error:  # a guard must not raise; what cannot be told is not admitted
-                    refusal = Refusal("class", f"could not be verified: {type(error).__name__}: {error}")
-                if len(self.known) >= self._most_keys:  # verdicts on classes stay, so a key is soon learnt again
-                    self.known.clear()
-                    self.refusals.clear()
-                if refusal is not None:
-                    self.refusals[key] = refusal
-                verdict = self.known[key] = refusal is None
+                    verdict = self.refuses(key) is None
+                except Exception:  # a guard must not raise; what cannot be told is not admitted
+                    verdict = False
+                # Where no node had to be run, code would have told.
+                if self._learnt == before and self._compiled < self._learnt:
+                    self._evaluate, self._compiled = admission_code.compiled(self, self._writer), self._learnt
+                self._remember(key, verdict)
             return verdict
 
     def refuses(self, key: tuple[int, ...]) -> Refusal | None:
-        strides = iter(self._strides(key))
+        """Why these sizes are not served, or None: what the generated code says, and what it cannot tell is learnt."""
+        with self._lock:
+            return (
+                self._refuses_layout(key)
+                or self._refuses_answers(key)
+                or self._refuses_nodes(key)
+                or self._refuses_aten(key)
+            )
+
+    def _refuses_layout(self, key: tuple[int, ...]) -> Refusal | None:
+        strides = iter(self._functions["strides"](key))
         for start, dims, expressions in self.layout:
             sizes = key[start : start + dims]
             given, wanted = key[start + dims : start + 2 * dims], tuple(next(strides) for _ in expressions)
-            if 0 in sizes and _needs_elements(self.recording, expressions):
+            if 0 in sizes and self.needs_elements(expressions):
                 return Refusal("layout", "strides of a tensor without elements, which are read")
             if 0 in sizes or given == wanted:
                 continue
@@ -257,112 +338,81 @@ class Admission:
             seen = dims > 2 or self.convolves  # to a convolution a matrix is a signal without a batch
             if address or (seen and like_channels_last(sizes, given) != like_channels_last(sizes, wanted)):
                 return Refusal("layout", f"strides {given}, not {wanted}")
-        for answer, value in zip(self.answers, self._facts(key), strict=True):
-            if _outcome(value) != answer.outcome:
-                kind = "predicate" if answer.fact in self.recording.predicates else "requirement"
-                kind = "invariant" if answer.fact in self.recording.facts else kind
-                return Refusal(kind, self.recording.text(answer.fact))
-        lying_otherwise: list[NodeRecord] = []
-        for place, (node, evaluate, assumed) in enumerate(self.nodes):
-            outcomes = tuple(map(_outcome, evaluate(key)))
-            if outcomes == assumed:
+        return None
+
+    def _refuses_answers(self, key: tuple[int, ...]) -> Refusal | None:
+        for answer, value in zip(self.answers, self._functions["answers"](key), strict=True):
+            if _outcome(value) == answer.outcome:
                 continue
-            index = self.first_like(place)
-            if self._is_on_a_path(index, key):
+            binding = self.binding(key)
+            if any(all(f.xreplace(binding) == sympy.true for f in w) for w in self.joined.get(answer.fact, ())):
                 continue
-            verdicts = self._verdicts.setdefault(index, {})
-            asked = self._asked(node.decisions, key)
-            if asked not in verdicts:
-                verdicts[asked] = self._verify(index, outcomes, [node], self.binding(key))
-            difference = verdicts[asked]
-            if difference is None:
+            kind = "predicate" if answer.fact in self.recording.predicates else "requirement"
+            kind = "invariant" if answer.fact in self.recording.facts else kind
+            return Refusal(kind, self.recording.text(answer.fact))
+        return None
+
+    def _refuses_nodes(self, key: tuple[int, ...]) -> Refusal | None:
+        bits = 0
+        for number, (unit, outcomes) in enumerate(zip(self.units, self._functions["units"], strict=True)):
+            if all(_outcome(v) == a.outcome for v, a in zip(outcomes(key), unit.assumed, strict=True)):
                 continue
-            lying_otherwise.append(node)
-            strict = node.chooses_otherwise(self.binding(key))
-            if not unseen.may_be(self.recording, node, difference, strict=strict):
-                return Refusal("class", str(difference))
-        if lying_otherwise and not self._are_unseen(lying_otherwise, key):
+            local = self._class_of(unit, key)
+            if local.difference is None:
+                continue
+            if not self.may_be_unobservable(unit, local):
+                return Refusal("class", str(local.difference))
+            bits |= 1 << number
+        if bits and not self._is_unobservable(bits, key):
             return Refusal("class", "a value lies in memory otherwise than captured, and it shows")
-        outcomes = tuple(map(_outcome, self._aot(key)))
-        if outcomes != self._aot_assumed and not self._is_on_a_path(AOT, key):
-            asked = self._asked(self.recording.aot_decisions, key)
-            if asked not in self._aot_verdicts:
-                self._aot_verdicts[asked] = self._verify(AOT, outcomes, self.recording.aten, self.binding(key))
-            difference = self._aot_verdicts[asked]
+        return None
+
+    def _refuses_aten(self, key: tuple[int, ...]) -> Refusal | None:
+        assumed = self.recording.aot_decisions.values()
+        if all(_outcome(v) == a.outcome for v, a in zip(self._functions["aten"](key), assumed, strict=True)):
+            return None
+        for unit in self.aten_units:
+            difference = self._class_of(unit, key).difference
             if difference is not None:
                 return Refusal("class", str(difference))
         return None
 
-    def first_like(self, place: int) -> int:
-        """The first node that is the same call and asked the same: what is verified of it holds of the others."""
-        if place not in self._first_like:
-            node, _, assumed = self.nodes[place]
-            alike = place if node.choices else (verify.identity(node), tuple(node.decisions), assumed)
-            self._first_like[place] = self._first.setdefault(alike, place)
-        return self._first_like[place]
-
-    def _is_on_a_path(self, index: int, key: tuple[int, ...]) -> bool:
-        """Whether what was verified once was verified for all sizes that answer as these do."""
-        return any(all(holds(key)) for _, holds in self.paths.get(index, ()))
-
-    def _verify(
-        self, index: int, outcomes: tuple[Any, ...], nodes: Sequence[NodeRecord], binding: Mapping[Any, Any]
-    ) -> verify.Difference | None:
-        """Whether nodes hold at some sizes and, told once for each set of outcomes, for which others they then do."""
-        began = time.perf_counter()
-        numbers = {s for s, r in self.recording.symbols.items() if r.kind == "number"}  # they may be negative
-        sizes = {symbol: value for symbol, value in binding.items() if symbol not in numbers}
-        facts: dict[sympy.Basic, None] = {}
-        told = (index, outcomes) not in self._followed
-        self._followed.add((index, outcomes))
-        mode = concrete.exact_mode()
-        try:
-            for node in verify.distinct(nodes):
-                strict = index != AOT and node.chooses_otherwise(binding)
-                found = verify.path(node, sizes) if told and not strict else None
-                told = found is not None
-                facts.update(dict.fromkeys(found or ()))
-                difference = None if told else verify.differs(node, binding, strict=strict, mode=mode)
-                if difference is not None:
-                    return difference
-        finally:
+    def _class_of(self, unit: Unit, key: tuple[int, ...]) -> LocalClass:
+        """What is known of a node at these sizes; it is run if nothing is."""
+        places = ((s, self._at[s]) for s in unit.symbols)
+        values: tuple[Any, ...] = tuple(self.recording.hints[s] if at is None else key[at] for s, at in places)
+        local = unit.kind.known(values)
+        if local is None:
+            began = time.perf_counter()
+            local = unit.kind.learn(values)
+            self._learnt += 1
             self.verify_seconds += time.perf_counter() - began
-        if told and all(fact.free_symbols <= self.places.keys() for fact in facts):
-            self.paths.setdefault(index, []).append((list(facts), python_code.function(list(facts), self.places)))
-        self.classes += 1
-        return None
+        return local
 
-    def _are_unseen(self, nodes: list[NodeRecord], key: tuple[int, ...]) -> bool:
+    def may_be_unobservable(self, unit: Unit, local: LocalClass) -> bool:
+        """Whether a node that differs could be one of those whose strides nobody sees."""
+        assert local.difference is not None
+        return unseen.may_be(self.recording, unit.node, local.difference, strict=local.strict)
+
+    def _is_unobservable(self, bits: int, key: tuple[int, ...]) -> bool:
         """Whether it shows nowhere that these nodes give other strides: told once for all sizes that answer alike."""
-        places = tuple(node.step for node in nodes)
-        if any(known == places and all(facts(key)) for known, facts in self._unseen):
-            return True
         binding = self.binding(key)
-        if not unseen.holds(self.recording, nodes, binding):
-            return False
-        self.classes += 1
-        numbers = {s for s, r in self.recording.symbols.items() if r.kind == "number"}
-        found = unseen.path(self.recording, nodes, {s: v for s, v in binding.items() if s not in numbers})
-        if found is not None and all(fact.free_symbols <= self.places.keys() for fact in found):
-            self._unseen.append((places, python_code.function(found, self.places)))
-        return True
-
-    def _asked(self, decisions: Mapping[sympy.Basic, Answer], key: tuple[int, ...]) -> tuple[int, ...]:
-        """The sizes that decisions are about.
-
-        Where an outcome is not the capture's own, the way that was not taken may ask more: what was verified there
-        holds for these very sizes, and not for others with the same outcomes.
-        """
-        symbols: set[sympy.Basic] = set().union(*(e.free_symbols for e in decisions))
-        places = sorted(self.places[s] for s in symbols)
-        return tuple(key[int(p[2:-1])] for p in places if p.startswith("v["))
+        for known, told in self.unobservable:
+            if known == bits and all(fact.xreplace(binding) == sympy.true for fact in told):
+                return True
+        nodes = [unit.node for number, unit in enumerate(self.units) if bits >> number & 1]
+        began = time.perf_counter()
+        holds, facts = unseen.follow(self.recording, nodes, binding)
+        self.verify_seconds += time.perf_counter() - began
+        if holds and facts is not None and all(fact.free_symbols <= self.places.keys() for fact in facts):
+            self.unobservable.append((bits, facts))
+            self._learnt += 1
+        return holds
 
     def binding(self, key: tuple[int, ...]) -> dict[sympy.Basic, sympy.Basic]:
         """The value of every symbol at `key`."""
         values: dict[sympy.Basic, sympy.Basic] = dict(self.recording.hints)
-        for symbol, place in self.places.items():
-            if place.startswith("v["):
-                values[symbol] = sympy.sympify(key[int(place[2:-1])])
+        values.update((symbol, sympy.sympify(key[at])) for symbol, at in self._at.items() if at is not None)
         return values
 
 

@@ -132,6 +132,7 @@ def _facts(program: Program) -> list[tuple[str, str]]:
     facts += [("requires", requirement) for requirement in program.requirements]
     facts += [("asserts", assertion) for assertion in program.assertions]
     facts.append(("classes", str(program.classes)))
+    facts += [("run for each size", text) for text in program.untold]
     facts += [("variant", f"{v.text} ({_count(v.calls, 'call')}, {v.seconds:.2f} s)") for v in program.variants]
     facts += [("dropped", f"a variant for {text}") for text in program.dropped]
     facts.append(("calls", str(program.calls)))

@@ -1,9 +1,12 @@
-"""Keys of calls, as functions of arguments."""
+"""Keys of calls, as functions of arguments, and what is said of a key."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+
+# What a program's code says of a key; else it is the number of the reason for which the program does not serve it.
+ADMITTED, UNTOLD = -1, -2
 
 
 def key_function(parts: Sequence[str]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:

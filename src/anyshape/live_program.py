@@ -75,6 +75,8 @@ class LiveProgram:
             out_calls=tuple(self._out_calls()),
             dropped=tuple(self.tiers.dropped) if self.tiers is not None else (),
             assertions=tuple(self.recording.text(fact) for fact in self.recording.oblivious.assertions),
+            verifications=self.admission.verifications,
+            untold=self.admission.untold,
         )
 
     def _variants(self) -> tuple[Variant, ...]:

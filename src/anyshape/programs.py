@@ -67,6 +67,8 @@ class Program:
     out_calls: tuple[OutCall, ...] = ()
     dropped: tuple[str, ...] = ()  # variants that were given up, and why
     assertions: tuple[str, ...] = ()  # what it asserts of each call, under oblivious semantics
+    verifications: int = 0  # nodes run on fake tensors since the capture, each to learn a local class
+    untold: tuple[str, ...] = ()  # nodes that are run for each new size that answers otherwise, and why
 
     @property
     def behaviour(self) -> str:

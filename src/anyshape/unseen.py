@@ -35,15 +35,20 @@ def holds(recording: Recording, nodes: Sequence[NodeRecord], sizes: Mapping[symp
         return False
 
 
-def path(
+def follow(
     recording: Recording, nodes: Sequence[NodeRecord], sizes: Mapping[sympy.Basic, sympy.Basic]
-) -> list[sympy.Basic] | None:
-    """Facts at `sizes` under which that holds elsewhere too; None if it cannot be told."""
-    run = concrete.TracedRun(sizes)
+) -> tuple[bool, tuple[sympy.Basic, ...] | None]:
+    """Whether that holds at `sizes`, and facts about them under which it holds elsewhere too; None if there are none
+    to be told."""
+    signed = frozenset(s for s, r in recording.symbols.items() if r.kind == "number")
+    run = concrete.TracedRun(sizes, signed)
     try:
-        return run.questions() if _ends(recording, nodes, run) else None
+        with concrete.quietly():
+            if _ends(recording, nodes, run):
+                return True, run.questions()
     except concrete.NotPlain:
-        return None
+        pass
+    return holds(recording, nodes, sizes), None
 
 
 def _ends(recording: Recording, nodes: Sequence[NodeRecord], run: Any) -> bool:

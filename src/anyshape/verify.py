@@ -25,6 +25,7 @@ class Difference:
     predicted: str
     real: str
     only_strides: bool = False
+    raised: bool = False  # the call, and not the comparison, which had nothing to compare
 
     def __str__(self) -> str:
         return f"{self.what}: captured for {self.predicted}, eager gives {self.real}"
@@ -38,7 +39,14 @@ def differs(
     `strict` also wants the same aten calls: for a node that chose its way by a size other than 0 and 1. `mode` is
     `concrete.exact_mode()` for several nodes.
     """
-    return _compare(node, concrete.ConcreteRun(sizes, mode), strict=strict)
+    try:
+        return _compare(node, concrete.ConcreteRun(sizes, mode), strict=strict)
+    except concrete.NotPlain as error:
+        return Difference(node.name, "the sizes seen", f"unknown: {error}")
+
+
+def _unrepeatable(node: NodeRecord) -> Difference:
+    return Difference(node.name, "the sizes seen", "unknown: the call cannot be repeated on its own")
 
 
 def compare_results(node: NodeRecord, run: Any, result: Any) -> list[Difference]:
@@ -50,20 +58,42 @@ def compare_results(node: NodeRecord, run: Any, result: Any) -> list[Difference]
     return [difference for difference in found if difference is not None]
 
 
-def path(node: NodeRecord, sizes: Mapping[sympy.Basic, sympy.Basic]) -> list[sympy.Basic] | None:
-    """Facts at `sizes` under which a node that holds there holds elsewhere too; None if that cannot be told.
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """Whether a node holds at some sizes, and the facts about them under which the verdict is the same elsewhere."""
 
-    The node is run on symbolic sizes, each question answered as it is at `sizes`. If its result is the prediction for
-    all sizes that answer so, nothing but the answers has to be looked at for them.
+    difference: Difference | None
+    facts: tuple[sympy.Basic, ...] | None  # None where the verdict is for these very sizes
+    why: str = ""  # it is
+
+
+def follow(
+    node: NodeRecord,
+    sizes: Mapping[sympy.Basic, sympy.Basic],
+    *,
+    signed: frozenset[sympy.Basic] = frozenset(),
+    strict: bool = False,
+) -> Verdict:
+    """Run `node` on symbolic sizes, each question answered as it is at `sizes`, and compare with the prediction.
+
+    What is compared is asked as well, so the verdict is that of all sizes that give the same answers. Where that cannot
+    be told, the node is run at exactly `sizes`. `signed` are symbols that may be negative.
     """
-    if _reads_at_indices(node.call) or "batch_norm" in node.name:
-        return None  # what they make of nothing is not in the metadata
-    run = concrete.TracedRun(sizes)
+    if node.opaque:
+        return Verdict(_unrepeatable(node), ())
+    run = concrete.TracedRun(sizes, signed)
     try:
         with concrete.quietly():
-            return run.questions() if _compare(node, run) is None else None
-    except concrete.NotPlain:
-        return None
+            difference = _compare(node, run, strict=strict)
+            facts = run.questions()
+    except concrete.NotPlain as error:
+        return Verdict(differs(node, sizes, strict=strict), None, str(error))
+    if difference is None or not difference.raised:
+        return Verdict(difference, facts)
+    again = differs(node, sizes, strict=strict)  # symbolic sizes may have been what was raised about
+    if again is not None and again.raised and again.predicted == difference.predicted == "a result":
+        return Verdict(again, facts)
+    return Verdict(again, None, difference.real)
 
 
 def distinct(nodes: Iterable[NodeRecord]) -> list[NodeRecord]:
@@ -71,14 +101,23 @@ def distinct(nodes: Iterable[NodeRecord]) -> list[NodeRecord]:
     return list({identity(node): node for node in nodes}.values())
 
 
-def identity(node: NodeRecord) -> Hashable:
-    """What the same call on other memory has in common: its memory is numbered from 0."""
+def identity(node: NodeRecord, names: Mapping[sympy.Basic, sympy.Basic] | None = None) -> Hashable:
+    """What the same call on other memory has in common: its memory is numbered from 0, its sizes go by `names`."""
     numbers: dict[int, int] = {}
     tree = node.args, node.kwargs, node.result
+    named: Mapping[sympy.Basic, sympy.Basic] = names or {}
+
+    def renamed(exprs: Iterable[sympy.Basic]) -> tuple[sympy.Basic, ...]:
+        return tuple(e.xreplace(named) for e in exprs) if named else tuple(exprs)
 
     def leaf(value: Any) -> Hashable:
         if isinstance(value, concrete.TensorSnapshot):
-            return dataclasses.replace(value, storage=numbers.setdefault(value.storage, len(numbers)))
+            (offset,) = renamed([value.offset])
+            storage = numbers.setdefault(value.storage, len(numbers))
+            sizes, strides = renamed(value.sizes), renamed(value.strides)
+            return dataclasses.replace(value, storage=storage, sizes=sizes, strides=strides, offset=offset)
+        if isinstance(value, concrete.ScalarSnapshot):
+            return dataclasses.replace(value, expr=renamed([value.expr])[0])
         return (type(value), value) if isinstance(value, Hashable) else repr(value)
 
     structure = repr(concrete.map_leaves(lambda value: None, tree))
@@ -86,9 +125,24 @@ def identity(node: NodeRecord) -> Hashable:
     return node.call, structure, tuple(map(leaf, concrete.leaves(tree))), repr(node.context), seen
 
 
+def symbols(node: NodeRecord) -> list[sympy.Basic]:
+    """Every symbol in what a node was given and gave, in an order that does not go by their names.
+
+    Of a node that chose its way by sizes also those it asked about.
+    """
+    exprs: list[sympy.Basic] = []
+    for value in concrete.leaves((node.args, node.kwargs, node.result)):
+        if isinstance(value, concrete.TensorSnapshot):
+            exprs += [*value.sizes, *value.strides, value.offset]
+        elif isinstance(value, concrete.ScalarSnapshot):
+            exprs.append(value.expr)
+    exprs += node.decisions if node.choices else ()
+    return list(dict.fromkeys(s for e in exprs for s in sorted(e.free_symbols, key=str)))
+
+
 def _compare(node: NodeRecord, run: concrete.ConcreteRun, *, strict: bool = False) -> Difference | None:
     if node.opaque:
-        return Difference(node.name, "the sizes seen", "unknown: the call cannot be repeated on its own")
+        return _unrepeatable(node)
     try:
         context = node.context() if node.context else contextlib.nullcontext()
         with run.running(), context, run.mapping((node.args, node.kwargs)):
@@ -99,16 +153,18 @@ def _compare(node: NodeRecord, run: concrete.ConcreteRun, *, strict: bool = Fals
             with concrete.OpLog() as log:
                 result = concrete.call(node.call, args, kwargs)
             real = [_physical(x) for x in concrete.leaves(result)]
-    except concrete.NotPlain as error:
-        return Difference(node.name, "the sizes seen", f"unknown: {error}")
+    except concrete.NotPlain:
+        raise
     except Exception as error:
         if isinstance(error, ZeroDivisionError) and node.name in _DIVIDE_BY_COUNTS:
             return None
-        return Difference(node.name, "a result", f"{type(error).__name__}: {str(error)[:200]}")
+        return Difference(node.name, "a result", f"{type(error).__name__}: {str(error)[:200]}", raised=True)
     mapped = any(t.mapped is not None for t in concrete.leaves(node.args) if isinstance(t, concrete.TensorSnapshot))
-    if _indexes_nothing(node.call, () if mapped else args, given):
+    if not run.is_exact(real):
+        raise concrete.NotPlain("a division of a number that may be negative")
+    if _indexes_nothing(run, node.call, () if mapped else args, given):
         return Difference(node.name, "indices into something", "indices into nothing")
-    if _normalises_nothing(node, given):
+    if _normalises_nothing(run, node, given):
         return Difference(node.name, "something to normalise", "nothing")
     predicted = concrete.leaves(node.result)
     if len(predicted) != len(real):
@@ -123,7 +179,7 @@ def _compare(node: NodeRecord, run: concrete.ConcreteRun, *, strict: bool = Fals
             difference = _leaf(node, run, want, got, shared, shares)
             difference = difference or _place(node, run, want, got, arguments, given)
         except ZeroDivisionError:  # a size such as `n // m` has no value where m is 0
-            difference = Difference(node.name, "a size", "a division by zero")
+            difference = Difference(node.name, "a size", "a division by zero", raised=True)
         if difference:
             return difference
     if strict and node.log is not None and not _same_calls(run, node.log, log.calls):
@@ -147,7 +203,7 @@ def _reads_at_indices(call: Any) -> bool:
     return str(getattr(call, "__name__", call)).startswith(_INDEXING)
 
 
-def _indexes_nothing(call: Any, args: Any, tensors: list[Any]) -> bool:
+def _indexes_nothing(run: concrete.ConcreteRun, call: Any, args: Any, tensors: list[Any]) -> bool:
     """Whether indices would be read from an empty tensor, which fails whatever they are; fake tensors cannot tell."""
     if not _reads_at_indices(call) or len(tensors) < 2:
         return False
@@ -155,16 +211,16 @@ def _indexes_nothing(call: Any, args: Any, tensors: list[Any]) -> bool:
     if len(args) > 1 and isinstance(args[1], (list, tuple)):  # index.Tensor: only the dims with an index are read at
         read = [n for n, index in zip(tensors[0].shape, args[1], strict=False) if index is not None]
     counts = [t.numel() for t in tensors[1:]]  # those born in the graph may be 0
-    return any(type(n) is int and n == 0 for n in read) and any(type(n) is int and n > 0 for n in counts)
+    return any(run.is_zero(n) is True for n in read) and any(run.is_zero(n) is False for n in counts)
 
 
-def _normalises_nothing(node: NodeRecord, tensors: list[Any]) -> bool:
+def _normalises_nothing(run: concrete.ConcreteRun, node: NodeRecord, tensors: list[Any]) -> bool:
     """Whether statistics would be taken of nothing: eager has a way around the kernel, which refuses it."""
     name = node.name
     if "batch_norm" not in name or "backward" in name or not tensors:
         return False
     trains = next((x for x in concrete.leaves((node.args, node.kwargs)) if type(x) is bool), False)
-    return trains and type(tensors[0].numel()) is int and tensors[0].numel() == 0
+    return trains and run.is_zero(tensors[0].numel()) is True
 
 
 def _same_calls(run: Any, captured: Any, real: Any) -> bool:
@@ -197,15 +253,14 @@ def _leaf(
             return Difference(node.name, "a lazy conjugate", "another")
         # Where the layout may be any, only the strides of views tell which memory is meant.
         compared = node.strides_show or (node.sharing_shows and concrete.storage(got) in shares)
-        addressed = [i for i, n in enumerate(real) if n != 1] if 0 not in real and compared else []
-        strides = {i: run.rename(want.strides[i]) for i in addressed}
+        strides = [run.rename(n) for n in want.strides] if compared and 0 not in real else []
         actual = [concrete.number_expr(s) for s in got.stride()]
-        if any(run.unequal_strides(strides[i], actual[i]) for i in addressed):
-            what = f"strides {tuple(strides.values())}"
-            return Difference(node.name, what, f"{tuple(actual)}", only_strides=True)
+        lying_otherwise = any(map(run.unequal_strides, strides, actual, real))
+        if lying_otherwise and not _is_empty(run, real):
+            return Difference(node.name, f"strides {tuple(strides)}", f"{tuple(actual)}", only_strides=True)
         # Of nothing it shows in one way: autograd refuses writes to a leaf and its views, however empty.
-        seen = node.sharing_shows and (0 not in real or node.leaf_written)
-        if seen and shared.get(want.storage) != shares.get(concrete.storage(got)):
+        differs = node.sharing_shows and shared.get(want.storage) != shares.get(concrete.storage(got))
+        if differs and (node.leaf_written or not _is_empty(run, real)):
             return Difference(node.name, "memory shared one way", "another")
         return None
     if isinstance(want, concrete.ScalarSnapshot):
@@ -214,6 +269,10 @@ def _leaf(
     if isinstance(want, (int, float, bool, str)) and want != got:
         return Difference(node.name, f"{want}", f"{got}")
     return None
+
+
+def _is_empty(run: concrete.ConcreteRun, shape: Iterable[Any]) -> bool:
+    return any(run.is_zero(n) for n in shape)
 
 
 def _place(
@@ -228,7 +287,7 @@ def _place(
         return None
     captured = run.rename(want.offset - of[0].offset)
     there = concrete.number_expr(got.storage_offset()) - concrete.number_expr(real[0].storage_offset())
-    if run.unequal(captured, there):
+    if run.unequal(captured, there) and not _is_empty(run, got.shape):
         return Difference(node.name, f"a view from element {captured} on", f"{there}")
     return None
 

@@ -201,8 +201,18 @@ class ConcreteRun:
         """Sizes born in the graph cannot be compared; numbers can."""
         return not a.free_symbols and not b.free_symbols and bool(a != b)
 
-    def unequal_strides(self, a: sympy.Basic, b: sympy.Basic) -> bool:
-        return self.unequal(a, b)
+    def unequal_strides(self, a: sympy.Basic, b: sympy.Basic, size: sympy.Basic) -> bool:
+        """Whether the strides of a dim of this size address different elements."""
+        return bool(size != 1) and self.unequal(a, b)
+
+    def is_zero(self, number: Any) -> bool | None:
+        """Whether a size or a count is 0; None where it is born in the graph."""
+        expr = number_expr(number)
+        return None if expr.free_symbols else bool(expr == 0)
+
+    def is_exact(self, tree: Any) -> bool:
+        """Whether the numbers of a result are what Python makes of them."""
+        return True
 
     def rename(self, expr: sympy.Basic) -> sympy.Basic:
         return expr.xreplace(self.sizes).xreplace({s: v.node.expr for s, v in self._born.items()})
@@ -259,46 +269,118 @@ class ConcreteRun:
 
 
 class TracedRun(ConcreteRun):
-    """Fake tensors of symbolic sizes: what is asked of them is answered as it is at `sizes`, and remembered."""
+    """Fake tensors of symbolic sizes: what is asked of them is answered as it is at `sizes`, and remembered.
 
-    def __init__(self, sizes: Mapping[sympy.Basic, sympy.Integer]) -> None:
-        super().__init__(sizes)
-        self.env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
-        self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
-        self.mode.cache_enabled = False  # nothing is asked twice here
+    `signed` are the symbols of numbers, which may be negative where sizes are not.
+    """
+
+    def __init__(
+        self, sizes: Mapping[sympy.Basic, sympy.Integer], signed: frozenset[sympy.Basic] = frozenset()
+    ) -> None:
+        env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
+        mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
+        mode.cache_enabled = False  # nothing is asked twice here
+        super().__init__(sizes, mode)
+        self.signed = signed
         self._own: dict[sympy.Basic, sympy.Basic] = {}
+        self._in_graph: set[sympy.Basic] = set()  # those of `_own` for sizes that are born in the graph
 
     def number(self, expr: sympy.Basic, pytype: type = int) -> Any:
         if not expr.free_symbols:
             return pytype(expr)
-        if pytype is not int:
-            raise NotPlain(f"a symbolic {pytype.__name__}")
-        return self.env.create_symintnode(self.rename(expr), hint=int(expr.xreplace(self.sizes)))
+        own = self.rename(expr)
+        if own.free_symbols & self._in_graph:
+            if pytype is not int:
+                raise NotPlain(f"a {pytype.__name__} of a size born in the graph")
+            return self.env.create_symintnode(own, hint=None)
+        try:
+            hint = pytype(expr.xreplace(self.sizes))
+        except (ZeroDivisionError, TypeError) as error:
+            raise NotPlain("a number without a value") from error
+        if pytype is bool:
+            return bool(self.env.evaluate_expr(own))
+        make = self.env.create_symintnode if pytype is int else self.env.create_symfloatnode
+        return make(own, hint=hint)
 
     def rename(self, expr: sympy.Basic) -> sympy.Basic:
         for symbol in expr.free_symbols - self._own.keys():
-            if symbol not in self.sizes:
-                raise NotPlain("a size born in the graph")
-            value, source = int(self.sizes[symbol]), ConstantSource(f"_{symbol}")
-            # Not `positive`, or sympy settles by itself what is asked about a size of 0.
-            made = self.env.create_symbol(
-                value, source, DimDynamic.DYNAMIC, None, positive=None, do_not_specialize_zero_one=True
-            )
-            self.env.var_to_range[made] = ValueRanges(0, int_oo)
-            self._own[symbol] = made
+            self._own[symbol] = self._symbol(symbol)
         return expr.xreplace(self._own)
 
+    def _symbol(self, symbol: sympy.Basic) -> sympy.Basic:
+        value = self.sizes.get(symbol)
+        if value is None:
+            fresh = self.env.create_unbacked_symint()
+            torch._check(fresh >= 0)
+            self._in_graph.add(fresh.node.expr)
+            return fresh.node.expr
+        if not value.is_Integer:
+            raise NotPlain("a float")
+        # Not `positive`, or sympy settles by itself what is asked about a size of 0.
+        made = self.env.create_symbol(
+            int(value),
+            ConstantSource(f"_{symbol}"),
+            DimDynamic.DYNAMIC,
+            None,
+            positive=None,
+            do_not_specialize_zero_one=True,
+        )
+        self.env.var_to_range[made] = ValueRanges(-int_oo if symbol in self.signed else 0, int_oo)
+        return made
+
     def unequal(self, a: sympy.Basic, b: sympy.Basic) -> bool:
-        return a != b and self.env._maybe_evaluate_static(sympy.Eq(a, b)) is not sympy.true
+        """Where neither is known to be the other, whether they are the same is one more question about the sizes."""
+        known = self._same(a, b)
+        return not (self._ask(sympy.Eq(a, b)) if known is None else known)
 
-    def unequal_strides(self, a: sympy.Basic, b: sympy.Basic) -> bool:
+    def unequal_strides(self, a: sympy.Basic, b: sympy.Basic, size: sympy.Basic) -> bool:
         """The stride of a dim has `Max(1, n)` for a dim inside it: `n` will do, since of nothing no stride shows."""
-        return self.unequal(_without_floors(a), _without_floors(b))
+        if self._same(_without_floors(a), _without_floors(b)):
+            return False
+        return not self._is(size, 1) and self.unequal(a, b)
 
-    def questions(self) -> list[sympy.Basic]:
+    def is_zero(self, number: Any) -> bool | None:
+        expr = number_expr(number)
+        return None if expr.free_symbols & self._in_graph else self._is(expr, 0)
+
+    def _same(self, a: sympy.Basic, b: sympy.Basic) -> bool | None:
+        if a == b or (a.free_symbols | b.free_symbols) & self._in_graph:
+            return True  # sizes born in the graph cannot be compared
+        known = self.env._maybe_evaluate_static(sympy.Eq(a, b))
+        return None if known is None else bool(known)
+
+    def _is(self, size: sympy.Basic, value: int) -> bool:
+        return not size.free_symbols & self._in_graph and self._ask(sympy.Eq(size, value))
+
+    def _ask(self, fact: sympy.Basic) -> bool:
+        return bool(self.env.evaluate_expr(fact))
+
+    def questions(self) -> tuple[sympy.Basic, ...]:
         """What was asked, each as the fact that holds: where all of them do, the run would have gone the same way."""
         back = {own: symbol for symbol, own in self._own.items()}
-        return [guard.expr.xreplace(back) for guard in self.env.guards]
+        facts = tuple(guard.expr.xreplace(back) for guard in self.env.guards)
+        if any(_divides(fact, self.signed) for fact in facts):
+            raise NotPlain("a division of a number that may be negative")
+        return facts
+
+    def is_exact(self, tree: Any) -> bool:
+        signed = frozenset(self._own[s] for s in self.signed & self._own.keys())
+        exprs = (number_expr(n) for x in leaves(tree) for n in _numbers_of(x)) if signed else ()
+        return not any(_divides(expr, signed) for expr in exprs)
+
+
+def _numbers_of(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, torch.Tensor):
+        return (*value.shape, *value.stride(), value.storage_offset())
+    return (value,) if isinstance(value, _NUMBERS) else ()
+
+
+def _divides(expr: sympy.Basic, signed: frozenset[sympy.Basic]) -> bool:
+    """Whether a number that may be negative is divided: torch's functions simplify as if none were."""
+    if not signed or signed.isdisjoint(expr.free_symbols):
+        return False
+    divisions = ("FloorDiv", "CleanDiv", "CeilDiv", "Mod", "PythonMod", "IntTrueDiv", "FloatTrueDiv")
+    return any(type(e).__name__ in divisions and e.free_symbols & signed for e in sympy.preorder_traversal(expr))
 
 
 def _without_floors(stride: sympy.Basic) -> sympy.Basic:

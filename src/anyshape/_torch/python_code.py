@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -41,10 +41,20 @@ def function(
     return all_of_them
 
 
-def text(body: Iterable[str], names: dict[sympy.Symbol, str]) -> str:
+def _source(body: Iterable[str]) -> str:
+    return "def evaluate(v):\n" + "".join(f"    {line}\n" for part in body for line in part.split("\n"))
+
+
+def compiled(body: Iterable[str], names: Mapping[str, Any]) -> Callable[[Sequence[Any]], int]:
+    """A function of `v` with these lines, which may use what printed expressions do, and `names`."""
+    scope = {**SYMPY_INTERP, **names}
+    exec(_source(body), scope)
+    return scope["evaluate"]  # type: ignore[no-any-return]
+
+
+def text(body: Iterable[str]) -> str:
     """A function of `v` with these lines, as text that can do without sympy; "" where it cannot."""
-    lines = [f"{symbol} = {place}" for symbol, place in names.items()]
-    source = "def evaluate(v):\n" + "".join(f"    {line}\n" for line in [*lines, *body])
+    source = _source(body)
     scope: dict[str, Any] = {}
     exec(source, scope)
     return source if set(scope["evaluate"].__code__.co_names) <= _PLAIN_NAMES else ""

@@ -27,6 +27,7 @@ from anyshape import limits
 
 MOST_BY_KEY = 8  # arguments up to which Python tells calls apart sooner than guards do
 MOST_WAYS = 4  # codes that are asked for one key: those between which a mode or a global chooses
+MOST_RECENT = 8  # codes whose guards are asked before Dynamo is
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _NUMBERS = (int, float, bool, str, bytes, type(None), torch.dtype, torch.device)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -82,8 +83,7 @@ class Shortcut:
         self._keys: dict[tuple[Any, ...], Callable[[Sequence[Any], Mapping[str, Any]], Any]] = {}
         self._known: dict[Any, tuple[Way, ...]] = {}
         self._unknown: set[Any] = set()  # keys that no program serves alone
-        self._only: Way | None = None  # while there is one code, its guards are asked without a key
-        self._several = False
+        self._recent: list[Way] = []  # where guards are asked, no key is: the codes, the one that served last first
 
     @classmethod
     def to(
@@ -132,11 +132,20 @@ class Shortcut:
                 names = self._names(*args, **kwargs)
             except TypeError:
                 return None  # arguments that do not fit: Python says so better
-            if self._only is not None:
-                return self._only.code(names)
+            return self._guarded(names)
         for way in self._known.get(self._key(args, kwargs), ()):
             code = way.code(names)
             if code is not None:
+                return code
+        return None
+
+    def _guarded(self, names: Mapping[str, Any]) -> Callable[..., Any] | None:
+        """The code whose guards hold, if it is one of those that served lately."""
+        for place, way in enumerate(self._recent):
+            code = way.code(names)
+            if code is not None:
+                if place:
+                    self._recent = [way, *(other for other in self._recent if other is not way)]
                 return code
         return None
 
@@ -159,6 +168,7 @@ class Shortcut:
 
     def _learn(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """After a call by way of Dynamo: remember what served it."""
+        by_key = self._is_by_key(args, kwargs)
         key = self._key(args, kwargs)
         if key is None or key in self._unknown:
             return
@@ -166,17 +176,18 @@ class Shortcut:
             self._known.clear()
             self._unknown.clear()
         tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
-        by_key = self._is_by_key(args, kwargs)
         if by_key and len({id(t) for t in tensors}) != len(tensors):
             return  # a program may have been made for one tensor in two places
         names = self._names(*args, **kwargs)
         for entry in _debug_get_cache_entry_list(self._function.__code__):
             if self._serves(entry.code, guarded=not by_key) and entry.guard_manager.check(names):
                 way = Way(entry.guard_manager, entry.code, self._function, self._owner)
-                others = (other for other in self._known.get(key, ()) if other.leads_elsewhere(entry.code))
-                self._known[key] = (way, *others)[:MOST_WAYS]
-                self._several = self._several or (self._only is not None and self._only.leads_elsewhere(entry.code))
-                self._only = None if self._several else way
+                others = self._known.get(key, ()) if by_key else self._recent
+                ways = [way, *(other for other in others if other.leads_elsewhere(entry.code))]
+                if by_key:
+                    self._known[key] = tuple(ways[:MOST_WAYS])
+                else:
+                    self._recent = ways[:MOST_RECENT]
                 return
         self._unknown.add(key)
 

@@ -11,13 +11,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anyshape.ahead.stored import Stored
-from anyshape.keys import key_function
+from anyshape.keys import ADMITTED, UNTOLD, key_function
 
 if TYPE_CHECKING:
     from anyshape.dispatch import Admission
-
-# What the text of a stored program says of a key; else the number of the answer that is another one.
-ADMITTED, UNTOLD = -1, -2
 
 
 class Admitted:

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
+from anyshape import admission_code
 from anyshape._torch import bundles, capture, failures, forms, frames, modules, process_group, records
 from anyshape._torch.shortcuts import torchs_wrapper
-from anyshape.ahead import admission_text
 from anyshape.ahead.stored import Stored, StoredVariant
 from anyshape.door import Door
 from anyshape.engine import Captured, Engine, RunAgain, RunEagerly
@@ -147,7 +147,7 @@ class Workshop:
             form=forms.freed(form, sizes, numbers),
             sources=tuple(i.source for i in admission.inputs),
             parts=admission.parts,
-            admits=admission_text.told(admission),
+            admits=admission_code.told(admission),
             assumed=records.dumps((records.state(recording), admission.inputs, tuple(made.numbers))),
             restore=made.restore,
             raises=made.raises,
