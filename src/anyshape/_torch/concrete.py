@@ -33,7 +33,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from anyshape._torch import collapsing
+from anyshape._torch import collapsing, python_code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -305,7 +305,11 @@ class TracedRun(ConcreteRun):
     def rename(self, expr: sympy.Basic) -> sympy.Basic:
         for symbol in expr.free_symbols - self._own.keys():
             self._own[symbol] = self._symbol(symbol)
-        return expr.xreplace(self._own)
+        own = expr.xreplace(self._own)
+        for fact in python_code.undefined_where(own):
+            if not fact.free_symbols & self._in_graph and self._ask(fact):
+                raise ZeroDivisionError(f"{expr} has no value")
+        return own
 
     def _symbol(self, symbol: sympy.Basic) -> sympy.Basic:
         value = self.sizes.get(symbol)
@@ -379,8 +383,7 @@ def _divides(expr: sympy.Basic, signed: frozenset[sympy.Basic]) -> bool:
     """Whether a number that may be negative is divided: torch's functions simplify as if none were."""
     if not signed or signed.isdisjoint(expr.free_symbols):
         return False
-    divisions = ("FloorDiv", "CleanDiv", "CeilDiv", "Mod", "PythonMod", "IntTrueDiv", "FloatTrueDiv")
-    return any(type(e).__name__ in divisions and e.free_symbols & signed for e in sympy.preorder_traversal(expr))
+    return any(python_code.is_division(e) and e.free_symbols & signed for e in sympy.preorder_traversal(expr))
 
 
 def _without_floors(stride: sympy.Basic) -> sympy.Basic:
