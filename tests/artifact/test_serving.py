@@ -155,7 +155,7 @@ def test_a_module_with_its_live_weights(inference: anyshape.Artifact) -> None:
 def test_weights_that_travel_inside(inference: anyshape.Artifact, tmp_path: pathlib.Path) -> None:
     inference.save(tmp_path / "net.any", key=KEY)
     with Idle(), torch.no_grad():
-        f = anyshape.load(tmp_path / "net.any", key=KEY)
+        f = anyshape.load(tmp_path / "net.any", key=KEY, name="Net")
         for shape in ((3, 5, 8), (1, 5, 8), (2, 20, 8)):
             x = torch.randn(shape)
             torch.testing.assert_close(f(x), callables.net().eval()(x))
