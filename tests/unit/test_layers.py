@@ -17,6 +17,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "_version",
         "plain_text",
         "local_files",
+        "interrupts",
         "errors",
         "programs",
         "answers",
@@ -61,6 +62,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 # Upward imports that are known, each with what has to happen for it to go.
 KNOWN: set[tuple[str, str]] = set()
 WITHOUT_TORCH = (
+    "interrupts",
     "plain_text",
     "local_files",
     "errors",
