@@ -61,10 +61,10 @@ def heeded() -> Iterator[None]:
         yield
     finally:
         _heeds.clear()  # first: what a handler raises from here on is on its way to the user
-        for number, wrapper in noted.items():
-            installed: Any = signal.getsignal(number)  # a handler may well have installed another
+        for own, wrapper in noted.items():
+            installed: Any = signal.getsignal(own)  # a handler may well have installed another
             if installed is wrapper:
-                signal.signal(number, wrapper.handler)
+                signal.signal(own, wrapper.handler)
         if _raised:
             arrived = _raised.pop(0)
             _raised.clear()
