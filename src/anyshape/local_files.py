@@ -44,9 +44,12 @@ def read_own(path: str, *, most: int) -> tuple[bytes, bool]:
     _check(os.stat(path), path, most)
     handle = os.open(path, _READ)
     status = os.fstat(handle)
-    return _drain(handle, path, most), not hasattr(os, "getuid") or (
-        status.st_uid == os.getuid() and not status.st_mode & stat.S_IWOTH
-    )
+    return _drain(handle, path, most), is_own(status)
+
+
+def is_own(status: os.stat_result) -> bool:
+    """Whether a file or folder belongs to this user, and no stranger may write to it."""
+    return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & stat.S_IWOTH)
 
 
 def read_closed(path: str, folder: str, *, most: int) -> bytes | None:
