@@ -61,6 +61,11 @@ class CompiledFunction:
         return self._engine.door.declaration if self._engine.door is not None else Declaration()
 
     @property
+    def declared_in(self) -> str | None:
+        """The `anyshape.toml` that is in force, if one is."""
+        return self._engine.door.declared_in if self._engine.door is not None else None
+
+    @property
     def copies(self) -> dict[str, int]:
         """How often an input was made contiguous because `layout` says so, by path ("" where it is for all)."""
         return dict(self._engine.door.copies) if self._engine.door is not None else {}
@@ -228,6 +233,7 @@ def declared_door(fn: Any, words: dict[str, Any]) -> Door | None:
     entry = _entry(fn)
     if not given and (entry is None or not entry.words):
         return None
+    declared_in = str(entry.source.path) if entry is not None and entry.words else None
     words = declared_words({**words, **(entry.words if entry is not None else {}), **given})
     owner = fn if modules.is_module(fn) else getattr(fn, "__self__", None)
     try:
@@ -235,8 +241,11 @@ def declared_door(fn: Any, words: dict[str, Any]) -> Door | None:
     except (TypeError, ValueError):  # a builtin that does not tell
         signature = None
     if not given and entry is not None:
-        return Door(entry.declaration(signature), signature, owner)
-    return Door(Declaration.parse(**words, signature=signature), signature, owner)
+        door = Door(entry.declaration(signature), signature, owner)
+    else:
+        door = Door(Declaration.parse(**words, signature=signature), signature, owner)
+    door.declared_in = declared_in
+    return door
 
 
 def declared_words(words: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anyshape import assertions, ops, refusals
+from anyshape import assertions, interrupts, ops, refusals
 from anyshape._torch import (
     afterwards,
     aliases,
@@ -160,6 +160,11 @@ class Engine:
 
     def capture(self, convert: Callable[[], Any], frame: Any) -> Any:
         """Called by Dynamo, under its lock, for a frame that no program serves."""
+        interrupts.deliver()
+        with interrupts.heeded():
+            return self._capture(convert, frame)
+
+    def _capture(self, convert: Callable[[], Any], frame: Any) -> Any:
         if frame.f_code is self._top and capture.is_served(frame, self._codes()):
             raise RunAgain
         known = capture.call_key(frame)
@@ -291,6 +296,10 @@ class Engine:
                     return None, failure if failures.was_raised(failure) else LeftOut(failures.reason(failure))
                 return outcome, None
         except (failures.Retrace, Refused, Exception) as error:
+            interrupts.arrive()
+            memory_error = interrupts.memory_error(error)
+            if memory_error is not None:
+                raise memory_error from None
             return None, error
 
     def compile_graph(self, graph: Any, inputs: Sequence[Any]) -> Any:

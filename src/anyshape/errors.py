@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
+from anyshape import plain_text
+
 # A code is for ever: it is never reused, and each has a page in docs/errors.
 CODES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -40,6 +42,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "AS056": "this cannot be precompiled",
         "AS057": "ranks cannot share programs",
         "AS060": "the doctor cannot examine this",
+        "AS061": "a file of the command line cannot be read or written",
     }
 )
 
@@ -81,7 +84,7 @@ class Error(Exception):
         if self.fix is not None:
             lines.append("  fix:   " + self.fix.replace("\n", "\n         "))
         lines.append(f"  more:  errors/{self.code} in the documentation")
-        return "\n".join(lines)
+        return plain_text.lines("\n".join(lines))
 
     def __str__(self) -> str:
         # Not Exception's own: a KeyError or an ImportError among the bases would print it another way.
@@ -165,6 +168,12 @@ class DoctorError(Error, ValueError):
     """There is nothing that the doctor could run or read."""
 
     default_code = "AS060"
+
+
+class FileError(Error, OSError):
+    """A file that the command line was given cannot be read or written."""
+
+    default_code = "AS061"
 
 
 class FallbackWarning(UserWarning):

@@ -1,7 +1,8 @@
 """What a compiled function has done, for people and for tools.
 
-Owns the text, the JSON and the HTML of a report. Reads only the public `f.programs` and `f.fallbacks`; knows nothing of
-torch. The terminal form uses rich where it is installed and plain text where it is not.
+Owns the text, the JSON and the HTML of a report. Reads only the public `f.programs`, `f.fallbacks` and
+`f.declared_in`; knows nothing of torch. The terminal form uses rich where it is installed and plain text where it is
+not.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ class Explanation:
     name: str
     programs: tuple[Program, ...]
     fallbacks: Mapping[str, int]
+    declared_in: str | None = None  # the anyshape.toml that is in force for it
 
     def json(self) -> dict[str, Any]:
         """The report as values that `json.dumps` takes."""
+        declared = {} if self.declared_in is None else {"declared_in": self.declared_in}
         return {
+            **declared,
             "name": self.name,
             "programs": [program.json() for program in self.programs],
             "fallbacks": dict(self.fallbacks),
@@ -99,7 +103,8 @@ class Explanation:
     def _headline(self) -> str:
         eager = sum(self.fallbacks.values())
         text = f"{self.name}: {_count(len(self.programs), 'program')}, {_count(self.calls, 'call')}"
-        return f"{text}, {eager} run eagerly" if eager else text
+        text = f"{text}, {eager} run eagerly" if eager else text
+        return text if self.declared_in is None else f"{text}, declared in {self.declared_in}"
 
     def _by_count(self) -> list[tuple[str, int]]:
         return sorted(self.fallbacks.items(), key=lambda item: (-item[1], item[0]))
@@ -115,7 +120,7 @@ def explain(f: Any) -> Explanation:
             fix="f = anyshape.compile(fn); f(x); print(anyshape.explain(f))",
         )
     name = getattr(f, "__name__", None) or (programs[0].name if programs else type(f).__name__)
-    return Explanation(str(name), programs, dict(fallbacks))
+    return Explanation(str(name), programs, dict(fallbacks), getattr(f, "declared_in", None))
 
 
 def describe(program: Program) -> str:

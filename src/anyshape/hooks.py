@@ -124,6 +124,8 @@ def run(script: str, arguments: Sequence[str], spec: SpecFile | None = None) -> 
     if not os.path.isfile(script):
         raise DeclarationError("there is no such script", where=script, fix="anyshape run script.py", code="AS011")
     hook = install(spec)
+    if hook is not None:
+        print(f"anyshape: {hook.spec.path} is in force", file=sys.stderr)
     arguments_before, path_before = sys.argv, list(sys.path)
     sys.argv = [script, *arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))

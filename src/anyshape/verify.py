@@ -13,6 +13,7 @@ from typing import Any
 
 import sympy
 
+from anyshape import interrupts
 from anyshape._torch import concrete
 from anyshape.answers import NodeRecord
 
@@ -156,6 +157,7 @@ def _compare(node: NodeRecord, run: concrete.ConcreteRun, *, strict: bool = Fals
     except concrete.NotPlain:
         raise
     except Exception as error:
+        interrupts.pass_on(error)
         if isinstance(error, ZeroDivisionError) and node.name in _DIVIDE_BY_COUNTS:
             return None
         return Difference(node.name, "a result", f"{type(error).__name__}: {str(error)[:200]}", raised=True)

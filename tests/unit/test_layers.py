@@ -13,7 +13,20 @@ MODULES = sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.py"))
 
 # From the ground up. A module imports from its own layer and from those before it; a folder stands for what is in it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("_version", "errors", "programs", "answers", "orders", "questions", "wording", "keys", "limits"),
+    (
+        "_version",
+        "plain_text",
+        "local_files",
+        "interrupts",
+        "errors",
+        "programs",
+        "answers",
+        "orders",
+        "questions",
+        "wording",
+        "keys",
+        "limits",
+    ),
     ("declaration", "solver", "explain", "tiers", "artifact", "size_conditions"),
     ("spec_file", "declared", "oblivious"),
     ("door", "doctor"),
@@ -49,6 +62,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 # Upward imports that are known, each with what has to happen for it to go.
 KNOWN: set[tuple[str, str]] = set()
 WITHOUT_TORCH = (
+    "interrupts",
+    "plain_text",
+    "local_files",
     "errors",
     "programs",
     "explain",

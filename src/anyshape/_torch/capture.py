@@ -37,7 +37,7 @@ from torch._subclasses.meta_utils import MetaConverter
 from torch.fx.experimental.sym_node import SymNode
 from torch.utils import _pytree as pytree
 
-from anyshape import _version
+from anyshape import _version, interrupts
 from anyshape._torch import (
     afterwards,
     breaks,
@@ -130,6 +130,7 @@ def patches(
         return bool(_is_int_specialization_case(2 if value in (0, 1) else value, source))
 
     with contextlib.ExitStack() as stack:
+        change = stack.enter_context(interrupts.Change())
         stack.enter_context(dynamo_config.patch(**config))
         stack.enter_context(mock.patch.object(output_graph, "ShapeEnv", shape_env))
         stack.enter_context(mock.patch.object(dynamo_utils, "run_node", nodes.run_node))
@@ -175,6 +176,8 @@ def patches(
         # The generated guard finds its admission here; the guard's closure keeps the value it had then.
         names = {GUARD_NAME: None, SHARE_MEMORY: memory.share_memory}
         stack.enter_context(mock.patch.dict(symbolic_shapes.SYMPY_INTERP, names))
+        stack.callback(change.unsettled)
+        change.settled()
         yield
 
 

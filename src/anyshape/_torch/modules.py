@@ -46,6 +46,11 @@ class CompiledModule(OptimizedModule):
         return door.declaration if door is not None else Declaration()
 
     @property
+    def declared_in(self) -> str | None:
+        door = self._anyshape_engine.door
+        return door.declared_in if door is not None else None
+
+    @property
     def copies(self) -> dict[str, int]:
         door = self._anyshape_engine.door
         return dict(door.copies) if door is not None else {}

@@ -23,7 +23,7 @@ from torch._C import _get_tracing_state, _len_torch_dispatch_stack
 from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list, get_eval_frame_callback
 from torch._dynamo.eval_frame import OptimizedModule
 
-from anyshape import limits
+from anyshape import interrupts, limits
 
 MOST_BY_KEY = 8  # arguments up to which Python tells calls apart sooner than guards do
 MOST_WAYS = 4  # codes that are asked for one key: those between which a mode or a global chooses
@@ -214,6 +214,7 @@ class Way:
         if guards is None or code is None or guards.cache_entry is None:
             return None
         if names is not None and not guards.root.check(names):
+            interrupts.deliver()
             return None
         function = self._function
         made = types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)

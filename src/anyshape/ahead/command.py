@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from anyshape import local_files, plain_text
 from anyshape.artifact import inspecting
 from anyshape.errors import ArtifactError
 
@@ -67,10 +68,12 @@ def precompile(
 
 def inspect(url: str, *, json_file: pathlib.Path | None) -> None:
     """Show what is in a file, without running any of it."""
+    local_files.check_writable(json_file)
     report = inspecting.inspect(url)
     print(inspecting.text(report))
     if json_file is not None:
-        json_file.write_text(json.dumps(report, indent=2, sort_keys=True) + "\n")
+        with local_files.writing(json_file):
+            json_file.write_text(json.dumps(report, indent=2, sort_keys=True) + "\n")
 
 
 def verify(url: str, *, key_file: str | None, anywhere: bool) -> None:
@@ -81,7 +84,7 @@ def verify(url: str, *, key_file: str | None, anywhere: bool) -> None:
 
         here = environment.here()
     for name, value in inspecting.verify(url, key=read_key(key_file), here=here).items():
-        print(f"  {name:12} {value}")
+        print(f"  {name:12} {plain_text.line(value)}")
     print("the file is whole")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from anyshape import plain_text
 from anyshape.artifact import container, manifest, storage, trust
 
 
@@ -39,8 +40,8 @@ def verify(url: str, *, key: Any = None, here: Mapping[str, str] | None = None) 
 
 
 def text(report: Mapping[str, Any]) -> str:
-    """`inspect`'s report for people."""
-    lines = [f"{report['name']}  ({report['bytes']:,} bytes, signature: {report['signature']})", report["warning"], ""]
+    """`inspect`'s report for people. What a file says of itself is a stranger's text: it is shown, never obeyed."""
+    lines = [f"{report['name']}  ({report['bytes']:,} bytes, signature: {report['signature']})", manifest.WARNING, ""]
     lines += [f"  {manifest.ENVIRONMENT.get(n, n):32} {v}" for n, v in sorted(report["environment"].items())]
     lines += [f"  {'weights':32} {report['weights']}", f"  {'key':32} {report['key'][:16]}", ""]
     for number, program in enumerate(report["programs"]):
@@ -50,4 +51,4 @@ def text(report: Mapping[str, Any]) -> str:
         lines += [f"    variant for {v}" for v in program.get("variants", ())]
     lines += ["", f"{len(report['members'])} members:"]
     lines += [f"    {m['bytes']:>12,}  {m['sha256'][:12]}  {m['name']}" for m in report["members"]]
-    return "\n".join(lines)
+    return "\n".join(map(plain_text.line, lines))
