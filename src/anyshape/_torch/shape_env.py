@@ -35,7 +35,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from anyshape._torch import formulas, marks
 from anyshape._torch.caught import errors_are_caught
-from anyshape._torch.possible_sizes import Sizes, leave_open, possible_sizes
+from anyshape._torch.possible_sizes import PossibleSizes
 from anyshape.answers import InputRecord
 from anyshape.declaration import Dim
 from anyshape.declaration.policy import TensorPolicy
@@ -61,9 +61,10 @@ class FreeShapeEnv(ShapeEnv):
 
     def __init__(self, *, recording: Recording, **settings: Any) -> None:
         self.recording = recording
-        self._settled_cache: dict[sympy.Basic, sympy.Basic | None] = {}
+        self._settled: dict[sympy.Basic, sympy.Basic] = {}
+        self._open: set[sympy.Basic] = set()  # what was not settled by what was known at this version
         self._settled_version: tuple[int, int] | None = None
-        self._possible: list[Sizes] | None = None
+        self._possible: PossibleSizes | None = None
         self.taken_on_trust = False  # a tensor is given the sizes that it has
         self.baked: dict[sympy.Basic, sympy.Integer] = {}  # computed sizes (`n * m`) that are a number in this program
         settings.update(specialize_zero_one=False, duck_shape=False)
@@ -259,19 +260,29 @@ class FreeShapeEnv(ShapeEnv):
 
     def settled(self, expr: sympy.Basic) -> sympy.Basic | None:
         """The value of `expr` that follows from what is known, with no assumption about 0 and 1; else None."""
+        if expr in self._settled:
+            return self._settled[expr]
         version = self._version_counter, len(self.recording.hints)
         if version != self._settled_version:
             self._settled_version = version
-            self._settled_cache = {e: value for e, value in self._settled_cache.items() if value is not None}
-            self._possible = None
-        key = expr
-        if key in self._settled_cache:
-            return self._settled_cache[key]
-        if self._possible is None:
+            self._open.clear()
             # The solver is asked about declared invariants, and sizes that contradict one are not told apart here.
-            self._possible = [] if self.recording.declared.invariants else possible_sizes(self)
-        if leave_open(self._possible, expr) or _has_quotients(expr):
-            self._settled_cache[key] = None
+            if self.recording.declared.invariants:
+                self._possible = None
+            else:
+                self._possible = self._possible or PossibleSizes(self)
+                self._possible.grow()
+        if expr in self._open:
+            return None
+        value = self._derived(expr)
+        if value is None:
+            self._open.add(expr)
+        else:
+            self._settled[expr] = value
+        return value
+
+    def _derived(self, expr: sympy.Basic) -> sympy.Basic | None:
+        if (self._possible is not None and self._possible.leave_open(expr)) or _has_quotients(expr):
             return None
         value = self._maybe_evaluate_static(expr)
         if value is None and expr.is_Boolean:
@@ -282,7 +293,6 @@ class FreeShapeEnv(ShapeEnv):
         if value is None and self.recording.declared.invariants and isinstance(expr, sympy.logic.boolalg.Boolean):
             implied = self.recording.implied(self.simplify(expr))
             value = None if implied is None else sympy.sympify(implied)
-        self._settled_cache[key] = value
         return value
 
     def settled_from_two(self, expr: sympy.Basic) -> sympy.Basic | None:
@@ -402,7 +412,9 @@ class FreeShapeEnv(ShapeEnv):
             if not kept:
                 for name, value in saved.items():
                     setattr(self, name, value)
-                self._settled_cache.clear()
+                self._settled.clear()
+                self._open.clear()
+                self._settled_version = self._possible = None
                 self._changed()
                 self._replacements_changed()
                 self.fake_tensor_cache.clear()
