@@ -72,6 +72,7 @@ def build() -> Any:
         opinfo: bool = typer.Option(False, help="Instead: every operator of torch's own database over sizes."),
         only: str = typer.Option(None, help="With --opinfo: names of operators, separated by commas."),
         model: str = typer.Option(None, help="Instead: a model of yours, as module:factory."),
+        numbers: bool = typer.Option(False, help="Instead: programs over Python ints and floats."),
         assumptions: bool = typer.Option(
             False, help="Instead: break what programs assume, and see that it is checked."
         ),
@@ -87,6 +88,8 @@ def build() -> Any:
         target = Target(compiler, backend, economy, variants, device)
         if opinfo:
             found = command.opinfo(target, only=only, shard=campaign.parse_shard(shard), json_file=json)
+        elif numbers:
+            found = command.numbers(target, programs=programs, seed=seed, shrink=shrink, json_file=json)
         elif assumptions:
             found = command.assumptions(target, programs=programs, seed=seed, through=through, json_file=json)
         elif model is not None:

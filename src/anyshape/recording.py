@@ -83,6 +83,7 @@ class Recording:
         self.raised: str | None = None  # what a call of the graph raised: the function may go on, for other sizes not
         self.writes = False  # the graph writes to memory that it shares
         self.top = top  # nothing of the call has run before, and its arguments are those that the door let in
+        self.exact_floats: list[tuple[Any, float]] = []  # sources of floats that are constants, and their values
         self.let_in: set[str] = set()  # sources of inputs that the door has checked
         self.env: Environment | None = None
         self.stand_ins = stand_ins or {}
@@ -324,6 +325,10 @@ class Recording:
     def _is_about_numbers(self, expr: sympy.Basic) -> bool:
         """Whether a question is about int and float arguments alone: it is about values then, not about shapes."""
         return all(self.symbols[s].kind == "number" for s in expr.free_symbols)
+
+    def are_sizes(self, expr: sympy.Basic) -> bool:
+        """Whether no int or float argument is part of an expression."""
+        return all(self.symbols[s].kind != "number" for s in expr.free_symbols)
 
     def _is_about_units(self, expr: sympy.Basic, answer: sympy.Basic | None = None) -> bool:
         """Whether all sizes from 2 on answer alike (with `answer`): it only tells 0 and 1 from the rest."""

@@ -46,6 +46,9 @@ from anyshape._torch import (
     direct_writes,
     failures,
     first_calls,
+    float_arithmetic,
+    formatted,
+    integer_division,
     light_code,
     loose_strides,
     memory,
@@ -58,6 +61,7 @@ from anyshape._torch import (
     random_state,
     ranges,
     reshapes,
+    scalar_arguments,
     scalar_writes,
     scans,
     slices,
@@ -67,7 +71,7 @@ from anyshape._torch import (
 )
 from anyshape._torch import rules as rule_calls
 from anyshape._torch.forgetting import forget_answers
-from anyshape._torch.shape_env import SHARE_MEMORY, FreeShapeEnv
+from anyshape._torch.shape_env import IS_EXPRESSIBLE, SAME_FLOAT, SHARE_MEMORY, FreeShapeEnv
 from anyshape.answers import InputRecord
 from anyshape.recording import Recording
 
@@ -136,6 +140,7 @@ def patches(
         stack.enter_context(mock.patch.object(dynamo_utils, "run_node", nodes.run_node))
         stack.enter_context(mock.patch.object(TensorVariable, "call_method", nodes.call_method))
         stack.enter_context(mock.patch.object(builder.VariableBuilder, "wrap_symfloat", _wrap_symfloat))
+        stack.enter_context(mock.patch.object(builder.VariableBuilder, "wrap_symint", _wrap_symint))
         stack.enter_context(mock.patch.object(builder, "wrap_to_fake_tensor_and_record", _wrap_to_fake))
         stack.enter_context(mock.patch.object(fake_impls, "_compute_slice_index", slices.index))
         stack.enter_context(mock.patch.object(builder, "is_int_specialization_case", specializes_int))
@@ -161,6 +166,9 @@ def patches(
         stack.enter_context(scans.patches())
         stack.enter_context(ranges.patches())
         stack.enter_context(numbers.patches())
+        stack.enter_context(integer_division.patches())
+        stack.enter_context(formatted.patches())
+        stack.enter_context(float_arithmetic.patches())
         stack.enter_context(scalar_writes.patches())
         for_all, of_sizes, oblivious = rules
         stack.enter_context(rule_calls.patches({**for_all, **random_state.rules(), **scans.rules()}))
@@ -175,6 +183,7 @@ def patches(
         stack.enter_context(light_code.patches(frozen))
         # The generated guard finds its admission here; the guard's closure keeps the value it had then.
         names = {GUARD_NAME: None, SHARE_MEMORY: memory.share_memory}
+        names.update({SAME_FLOAT: scalar_arguments.same, IS_EXPRESSIBLE: scalar_arguments.is_expressible})
         stack.enter_context(mock.patch.dict(symbolic_shapes.SYMPY_INTERP, names))
         stack.callback(change.unsettled)
         change.settled()
@@ -232,10 +241,23 @@ _stock_wrap_symfloat = builder.VariableBuilder.wrap_symfloat
 def _wrap_symfloat(self: Any, value: float) -> Any:
     """A float of a module (`eps`, `p`) is a constant: as a symbol it costs a second trace and gains nothing."""
     source = self.source.guard_source
-    if source.is_unspecialized_nn_module() or source.is_unspecialized_builtin_nn_module():
+    own = source.is_unspecialized_nn_module() or source.is_unspecialized_builtin_nn_module()
+    if own or (value == 0 and not scalar_arguments.is_expressible(value)):
+        if value == 0:  # the guard takes 0.0 and -0.0 for one
+            self.tx.output.shape_env.recording.exact_floats.append((self.source, value))
         self.install_guards(dynamo_guards.GuardBuilder.CONSTANT_MATCH)
         return builder.ConstantVariable.create(value=value, source=self.source)
     return _stock_wrap_symfloat(self, value)
+
+
+_stock_wrap_symint = builder.VariableBuilder.wrap_symint
+
+
+def _wrap_symint(self: Any, value: int, *args: Any, **kwargs: Any) -> Any:
+    if scalar_arguments.is_expressible(value):
+        return _stock_wrap_symint(self, value, *args, **kwargs)
+    self.install_guards(dynamo_guards.GuardBuilder.CONSTANT_MATCH)
+    return builder.ConstantVariable.create(value=value, source=self.source)
 
 
 _stock_wrap_to_fake = builder.wrap_to_fake_tensor_and_record

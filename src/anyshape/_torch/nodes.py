@@ -96,8 +96,9 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
             for tensor in given:
                 forget_answers(tensor)
             written_sizes.require(node.target, args, kwargs)
+            divisors.require(node.target, args)
             result = _run_node(tracer, node, args, kwargs, nnmodule)
-            divisors.require(node.target, args, result)
+            divisors.require_of(node.target, result)
             return result
 
         try:

@@ -46,6 +46,9 @@ from anyshape.recording import STAND_INS, Recording
 _LEARNT = ("replacements", "axioms", "var_to_range", "divisible", "guards", "deferred_runtime_asserts", "baked")
 
 SHARE_MEMORY = "__anyshape_share_memory"  # what guards call to see that inputs written to have memory of their own
+SAME_FLOAT = "__anyshape_same_float"  # what guards call where a float argument is a constant of the program
+IS_EXPRESSIBLE = "__anyshape_is_expressible"  # what guards call where a program depends on questions about a float
+_EXPRESSIBLE = ValueRanges(sympy.Integer(-(1 << 53)), sympy.Integer(1 << 53))
 _FROM_ZERO = ValueRanges(sympy.Integer(0), int_oo)
 _TWO_OR_MORE = sympy.Symbol("_two_or_more", integer=True, positive=True) + 1
 # What the text of an expression calls: Python's own would ask which is the less.
@@ -184,6 +187,8 @@ class FreeShapeEnv(ShapeEnv):
         symbol = super().create_unspecified_symbol(val, source, dynamic_dim, *args, **kwargs)
         if isinstance(val, (int, float)) and isinstance(symbol, sympy.Symbol):
             self.recording.add_symbol(symbol, source, actual=val, hint=val)
+            if type(val) is int:
+                self.var_to_range[symbol] &= _EXPRESSIBLE
         return symbol
 
     # -- questions ---------------------------------------------------------------------------------------------
@@ -233,6 +238,14 @@ class FreeShapeEnv(ShapeEnv):
         if known is not None:
             return bool(known)
         return self.recording.require(orig_expr)
+
+    def holds(self, fact: sympy.Basic) -> bool:
+        """Whether a fact holds at the sizes at hand, for this program to be used where it does."""
+        known = self.settled(fact)
+        if known is not None:
+            return bool(known)
+        with self.recording.relying():
+            return bool(self.recording.answer(fact, None))
 
     def evaluate_guards_expression(self, code: str, args: Sequence[object]) -> bool:
         """Inductor's cache asks whether an entry made under these facts may be used: if so, they are relied on."""
@@ -437,8 +450,10 @@ class FreeShapeEnv(ShapeEnv):
         self, placeholders: Sequence[Any], sources: Sequence[Any], source_ref: Any = lambda n: n.name, **rest: Any
     ) -> list[Any]:
         if rest.get("guards") is not None or any(isinstance(s, str) for s in sources):
-            # Not for Dynamo: Inductor's cache writes down which sizes an entry was made for.
-            return super().produce_guards_verbose(placeholders, sources, source_ref, **rest)  # type: ignore[no-any-return]
+            # Not for Dynamo: Inductor's cache writes down which sizes an entry was made for, and what is known of them
+            # would make a truth of what has to be written.
+            with self._as_if_nothing_were_known():
+                return super().produce_guards_verbose(placeholders, sources, source_ref, **rest)  # type: ignore[no-any-return]
         langs = rest.get("langs", ("python", "verbose_python"))
         inputs = []
         for value, source in zip(placeholders, sources, strict=True):
@@ -446,19 +461,36 @@ class FreeShapeEnv(ShapeEnv):
             if record is not None and not (_is_base(source) and self._is_never_asked(record)):
                 inputs.append(record)
         call = self.recording.finish(inputs)
-        exprs = [call] if call else []
+        exprs = [f"{SAME_FLOAT}({source_ref(s)}, {number!r})" for s, number in self.recording.exact_floats]
+        asked = self._asked()
+        for value, source in zip(placeholders, sources, strict=True):
+            if isinstance(value, torch.SymInt) or (isinstance(value, torch.SymFloat) and value.node._expr in asked):
+                exprs.append(f"{IS_EXPRESSIBLE}({source_ref(source)})")
+        exprs += [call] if call else []
         if self.recording.apart:
             written, read = ("".join(f"{source_ref(s)}, " for s in each) for each in self.recording.apart)
             exprs.append(f"not {SHARE_MEMORY}(({written}), ({read}))")
         return [_ShapeGuardsHelper(list(exprs)) for _ in langs]
 
-    def _is_never_asked(self, record: InputRecord) -> bool:
-        """Whether no question was about these sizes: a view's base need not even be there then."""
+    @contextlib.contextmanager
+    def _as_if_nothing_were_known(self) -> Iterator[None]:
+        """A fact is not simplified by itself."""
+        with mock.patch.multiple(self, baked={}, divisible=set()):
+            self._changed()
+            yield
+        self._changed()
+
+    def _asked(self) -> set[Any]:
+        """The symbols that any question was about."""
         recording = self.recording
         asked = [a.expr for a in (*recording.predicates.values(), *recording.requirements.values())]
         asked += [e for n in recording.nodes for e in n.decisions] + list(recording.aot_decisions)
+        return set().union(*(e.free_symbols for e in asked))
+
+    def _is_never_asked(self, record: InputRecord) -> bool:
+        """Whether no question was about these sizes: a view's base need not even be there then."""
         own = set().union(*(e.free_symbols for e in (*record.sizes, *record.strides)))
-        return all(own.isdisjoint(e.free_symbols) for e in asked)
+        return own.isdisjoint(self._asked())
 
     def _input_record(self, value: Any, source: Any, source_ref: Any) -> InputRecord | None:
         if isinstance(value, (torch.SymInt, torch.SymFloat)):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -271,13 +272,15 @@ def _key_function(
             more = f", {place}.stride(), {place}.dtype, {place}.device, {place}.requires_grad" if whole else ""
             parts.append(f"{place}.shape{more}")
         elif type(value) in _NUMBERS:
-            parts.append(f"{place}")
+            sign = f", sign(1.0, {place})" if whole and type(value) is float else ""  # 0.0 is equal to -0.0
+            parts.append(f"{place}{sign}")
         elif whole:
             return lambda a, k: None
     scope = {
         "grad": torch.is_grad_enabled,
         "inference": torch.is_inference_mode_enabled,
         "autocast": torch._C._is_any_autocast_enabled,
+        "sign": math.copysign,
     }
     exec(f"def key(a, k):\n    return (form, {', '.join(parts)})", names := {**scope, "form": form})
     return names["key"]  # type: ignore[return-value]
