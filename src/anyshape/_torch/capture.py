@@ -18,8 +18,10 @@ from unittest import mock
 import torch
 import torch._dynamo.backends.common as aot_backends
 import torch._dynamo.backends.debugging as debugging
+import torch._dynamo.backends.registry as backend_registry
 import torch._dynamo.config as dynamo_config
 import torch._dynamo.convert_frame as convert_frame
+import torch._dynamo.eval_frame as eval_frame
 import torch._dynamo.exc as dynamo_exc
 import torch._dynamo.external_utils as external_utils
 import torch._dynamo.guards as dynamo_guards
@@ -98,6 +100,7 @@ _CONFIG = {
     "accumulated_recompile_limit": 1 << 30,
     "enable_cpp_symbolic_shape_guards": False,
     "suppress_errors": False,
+    "skip_nnmodule_hook_guards": False,  # a hook that is added or removed later belongs to the call
     "record_runtime_overhead": False,  # two calls of Python in each call, for a mark in profiles
 }
 
@@ -111,16 +114,21 @@ def patches(
     facts: str = "",
     frozen: torch.nn.Module | None = None,
     exporting: bool = False,
+    floats: frozenset[str] = frozenset(),
+    static: bool = False,
 ) -> Iterator[None]:
     """Everything of torch that differs while anyshape captures.
 
     `rules` are those for all calls, for those that are given a size, and for those about oblivious sizes.
     `whole`: a call of the callable begins here. `facts` keeps Inductor from mixing declarations up. `frozen` is a
-    module that does not change. `exporting`: there is no frame that could make a call after the graph.
+    module that does not change. `exporting`: there is no frame that could make a call after the graph. `floats` of
+    modules have changed. `static`: sizes and numbers are those of the call.
     """
     config = {k: v for k, v in _CONFIG.items() if hasattr(dynamo_config, k)}
     # One call that computes nothing must not make Dynamo skip the code for good.
     config["allow_empty_graphs"] = whole
+    if static:
+        config |= {"assume_static_by_default": True, "specialize_int": True}
 
     def shape_env(**settings: Any) -> FreeShapeEnv:
         return FreeShapeEnv(recording=make_recording(), **settings)
@@ -129,12 +137,15 @@ def patches(
         # 0 and 1 are ints like any other.
         return bool(_is_int_specialization_case(2 if value in (0, 1) else value, source))
 
+    def wrap_symfloat(self: Any, value: float) -> Any:
+        return _stock_wrap_symfloat(self, value) if self.source.name in floats else _wrap_symfloat(self, value)
+
     with contextlib.ExitStack() as stack:
         stack.enter_context(dynamo_config.patch(**config))
         stack.enter_context(mock.patch.object(output_graph, "ShapeEnv", shape_env))
         stack.enter_context(mock.patch.object(dynamo_utils, "run_node", nodes.run_node))
         stack.enter_context(mock.patch.object(TensorVariable, "call_method", nodes.call_method))
-        stack.enter_context(mock.patch.object(builder.VariableBuilder, "wrap_symfloat", _wrap_symfloat))
+        stack.enter_context(mock.patch.object(builder.VariableBuilder, "wrap_symfloat", wrap_symfloat))
         stack.enter_context(mock.patch.object(builder, "wrap_to_fake_tensor_and_record", _wrap_to_fake))
         stack.enter_context(mock.patch.object(fake_impls, "_compute_slice_index", slices.index))
         stack.enter_context(mock.patch.object(builder, "is_int_specialization_case", specializes_int))
@@ -227,7 +238,7 @@ _stock_wrap_symfloat = builder.VariableBuilder.wrap_symfloat
 
 
 def _wrap_symfloat(self: Any, value: float) -> Any:
-    """A float of a module (`eps`, `p`) is a constant: as a symbol it costs a second trace and gains nothing."""
+    """A float of a module (`eps`, `p`) is a constant until it changes: as a symbol it costs a second trace."""
     source = self.source.guard_source
     if source.is_unspecialized_nn_module() or source.is_unspecialized_builtin_nn_module():
         self.install_guards(dynamo_guards.GuardBuilder.CONSTANT_MATCH)
@@ -388,21 +399,63 @@ class Converter:
         return self._capture(convert, frame)
 
 
-def install(function: Any, backend: Any, *, fullgraph: bool, capture: Callable[..., Any], disable: bool = False) -> Any:
+def install(
+    function: Any,
+    backend: Any,
+    *,
+    fullgraph: bool,
+    capture: Callable[..., Any],
+    disable: bool = False,
+    guard_filter: Callable[..., Any] | None = None,
+) -> Any:
     """`torch.compile`'s own callable or module for `function`, with frames converted by `capture`."""
-    context = torch._dynamo.optimize(backend=backend, nopython=fullgraph, disable=disable)
+    context = torch._dynamo.optimize(
+        backend=backend, nopython=fullgraph, disable=disable, guard_filter_fn=_kept(guard_filter)
+    )
+    if _REGION is not None and hasattr(context, "_isolate_recompiles_id"):
+        context._isolate_recompiles_id = _REGION
     callback = getattr(context, "callback", None)
     if callback is not None:
         callback._torchdynamo_orig_backend = Converter(callback._torchdynamo_orig_backend, capture)
     return context(function)
 
 
-def inner_backend(backend: Any, mode: str | None, options: dict[str, Any] | None, *, frozen: bool = False) -> Any:
+# What anyshape compiles does not count against the limits of stock compilations of the same code (torch 2.13 on).
+_REGION = next(eval_frame._next_isolate_recompiles_id) if hasattr(eval_frame, "_next_isolate_recompiles_id") else None
+
+
+def _kept(filter_: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """A user's choice of guards; what anyshape itself asks of sizes is not torch's to leave out."""
+    if filter_ is None:
+        return None
+
+    def keep(guards: Sequence[Any]) -> list[bool]:
+        return [k or g.guard_type == "SHAPE_ENV" for g, k in zip(guards, filter_(guards), strict=True)]
+
+    return keep
+
+
+def guard_filter_of(options: dict[str, Any] | None) -> tuple[Any, dict[str, Any] | None]:
+    """A user's choice of guards out of the options, and the other options."""
+    if not options or "guard_filter_fn" not in options:
+        return None, options
+    return options["guard_filter_fn"], {k: v for k, v in options.items() if k != "guard_filter_fn"}
+
+
+def default_backend() -> Any:
+    """What `backend=None` means: the one that was set for the process, or Inductor."""
+    registered = getattr(backend_registry, "get_default_backend", None)
+    return "inductor" if registered is None else registered()
+
+
+def inner_backend(
+    backend: Any, mode: str | None, options: dict[str, Any] | None, *, frozen: bool = False, name: str | None = None
+) -> Any:
     """The backend as torch.compile itself would build it from its arguments."""
     if mode is None and options is None:
         mode = "default"
     if backend == "inductor":
-        made = torch._TorchCompileInductorWrapper(mode, options, True)
+        made = torch._TorchCompileInductorWrapper(mode, options, True, *([] if name is None else [name]))
         if frozen:  # the sizes of what does not change need not be looked at again in each call
             made.apply_options({"size_asserts": False})
         return made
