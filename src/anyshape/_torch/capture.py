@@ -21,6 +21,7 @@ import torch._dynamo.backends.debugging as debugging
 import torch._dynamo.backends.registry as backend_registry
 import torch._dynamo.config as dynamo_config
 import torch._dynamo.convert_frame as convert_frame
+import torch._dynamo.decorators as decorators
 import torch._dynamo.eval_frame as eval_frame
 import torch._dynamo.exc as dynamo_exc
 import torch._dynamo.external_utils as external_utils
@@ -376,6 +377,16 @@ def graph_numbers(graph: Any) -> list[tuple[int, str, Any]]:
     return found
 
 
+def _is_disabled_alone(caller: types.FrameType | None) -> bool:
+    """Whether the frame is that of `torch.compiler.disable(recursive=False)`; torch looks at what called its converter.
+
+    (convert_frame.py, `ConvertFrameAssert.__call__`: with a converter in between it finds no such caller.)
+    """
+    while caller is not None and caller.f_code.co_filename == convert_frame.__file__:
+        caller = caller.f_back
+    return caller is not None and caller.f_code is decorators._nonrecursive_disable_wrapper_code
+
+
 class Converter:
     """Stands where Dynamo's frame converter stands, for one compiled callable.
 
@@ -393,6 +404,9 @@ class Converter:
         return getattr(self._inner, name)
 
     def __call__(self, frame: Any, cache_entry: Any, hooks: Any, frame_state: Any, skip: int = 0) -> Any:
+        if _is_disabled_alone(sys._getframe(1)):
+            return ConvertFrameReturn(apply_to_code=False)
+
         def convert() -> Any:
             return self._inner(frame, cache_entry, hooks, frame_state, skip=skip + 2)
 
@@ -518,7 +532,10 @@ def is_torchs_own(code: types.CodeType) -> bool:
 def call_key(frame: Any) -> Any:
     """A call as far as a failed capture of it may depend on it; None if it has a part that cannot be told."""
     parts: list[Any] = [frame.f_code]
-    leaves, spec = pytree.tree_flatten(dict(frame.f_locals))
+    try:
+        leaves, spec = pytree.tree_flatten(dict(frame.f_locals))
+    except RecursionError:  # a container that contains itself
+        return None
     parts.append(spec)
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor):
