@@ -12,13 +12,20 @@ from collections.abc import Iterable
 from typing import Any
 
 
+class _Here(threading.local):
+    """What is known of the call that a thread makes."""
+
+    caller: object | None = None
+    broken: tuple[str, int] | None = None  # why it began with a graph break, and how much had been served till then
+
+
 class Callers:
     """Who calls, by thread."""
 
     def __init__(self) -> None:
         self.several = False
         self._known: set[object] = set()
-        self._here = threading.local()
+        self.here = _Here()
         self._fallbacks: collections.Counter[tuple[Any, str]] = collections.Counter()
 
     def join(self, programs: Iterable[Any]) -> object:
@@ -33,22 +40,22 @@ class Callers:
 
     def enter(self, token: object) -> Any:
         """A call begins; what is returned is handed to `leave`."""
-        before = getattr(self._here, "caller", None)
-        self._here.caller = token
+        before = self.here.caller
+        self.here.caller = token
         return before
 
     def leave(self, before: Any) -> None:
-        self._here.caller = before
+        self.here.caller = before
 
     def note(self, program: Any) -> None:
         """A program serves the call at hand."""
         if self.several:
-            caller = getattr(self._here, "caller", None)
+            caller = self.here.caller
             if caller is not None:  # else a call went straight to a program that has served its callable before
                 program.served.add(caller)
 
     def fell_back(self, reason: str) -> None:
-        self._fallbacks[getattr(self._here, "caller", None), reason] += 1
+        self._fallbacks[self.here.caller, reason] += 1
 
     def fallbacks(self, token: object | None = None) -> collections.Counter[str]:
         """Eager calls by reason: of one callable, or of all."""
@@ -60,5 +67,5 @@ class Callers:
 
     def own(self, programs: Iterable[Any], token: object | None = None) -> list[Any]:
         """Of these programs, those that have served a callable: the one given, or the one that calls now."""
-        caller = getattr(self._here, "caller", None) if token is None else token
+        caller = self.here.caller if token is None else token
         return [p for p in programs if not self.several or caller is None or caller in p.served]

@@ -227,7 +227,7 @@ def compile(
         in_front.insert(0, door.remembered)
     if modules.is_module(fn):
         return modules.compiled(target, engine, in_front, anew=functools.partial(compile, **given))
-    for around in in_front:
+    for around in (engine.settled, *in_front):
         target = around(target)
     return CompiledFunction(fn, target, engine)
 

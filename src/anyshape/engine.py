@@ -74,6 +74,7 @@ class LeftOut(Exception):
 NOT_COMPILED = "a new behaviour, and none is compiled"
 UNSUITED = "the program insists on something that does not hold of the data"
 UNCHECKED = "a check of torch's own fails in the program"
+NOTHING_COMPILED = "no part of the call is compiled"
 MOST_TRIES = 3  # to capture a frame that could not be: mostly it is its code, and not the sizes
 
 
@@ -213,6 +214,8 @@ class Engine:
                 continue
             # Without a stand-in the next attempt would be this one again; only the last is different.
             ways = ways[-1:] if isinstance(error, failures.Retrace) or self._was_led_astray() else []
+        if error is None and code is self._top:
+            return self._leave_out(f"{NOTHING_COMPILED}: {getattr(outcome, 'skip_reason', None) or 'torch skips it'}")
         if error is None:
             return outcome
         if isinstance(error, LeftOut):
@@ -323,7 +326,7 @@ class Engine:
                     floats=self._limits.floats(self._origin) if self._origin is not None else frozenset(),
                 ),
                 failures.keeping_failures() as kept,
-                afterwards.counted(count),
+                afterwards.counted(count, self._broke_off if whole else None),
             ):
                 outcome = convert()
                 if whole and kept:
@@ -462,6 +465,32 @@ class Engine:
             return False
         left = None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
         return WORKER.wait([p.tiers for p in self._programs if p.tiers is not None], left)
+
+    def _broke_off(self, reason: str) -> None:
+        """A call begins with a graph break."""
+        self.callers.here.broken = reason, self._served()
+
+    def _served(self) -> int:
+        return sum(p.calls for p in self.programs) + sum(self.callers.fallbacks().values())
+
+    def settle(self) -> None:
+        """A call is over: if no program had a part in it after the graph break that it began with, it ran eagerly."""
+        (reason, before), self.callers.here.broken = self.callers.here.broken, None
+        if self._served() == before:
+            self.callers.fell_back(f"{NOTHING_COMPILED}: {reason}")
+
+    def settled(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """A function whose calls are counted also where none of their parts is compiled."""
+        here = self.callers.here
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            here.broken = None
+            result = call(*args, **kwargs)
+            if here.broken is not None:
+                self.settle()
+            return result
+
+        return counted
 
     def count_eager(self, reason: str) -> None:
         """A call runs eagerly, and nobody is surprised."""

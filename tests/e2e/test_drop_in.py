@@ -337,3 +337,98 @@ def test_a_side_effect_that_was_asked_to_be_an_error() -> None:
         pytest.raises(Exception, match="side effects"),
     ):
         anyshape.compile(f, backend="eager")(torch.ones(3), [])
+
+
+def test_disabled_but_for_what_it_calls() -> None:
+    @torch.compiler.disable(recursive=False)
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        return x - 1 if torch.compiler.is_compiling() else x + 3
+
+    f = anyshape.compile(lambda x: inner(x * 1) * 1, backend="eager")
+    assert torch.equal(f(torch.ones(2)), torch.full((2,), 4.0))
+
+
+def test_what_is_statically_known_is_what_eager_knows() -> None:
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    fn = lambda x: x + 3 if statically_known_true(x.size(0) >= 2) else x + 4
+    f = anyshape.compile(fn, backend="eager")
+    same(f, fn)
+    assert len(f.programs) == 2
+
+
+def test_a_container_that_contains_itself() -> None:
+    root: dict[str, Any] = {"a": 1}
+    root["me"] = root
+    f = anyshape.compile(lambda x, d: x + d["a"], backend="eager")
+    assert torch.equal(f(torch.ones(2), root), torch.full((2,), 2.0)) and f.fallbacks == {}
+
+
+def test_lazy_modules_are_compiled_from_the_first_call() -> None:
+    graphs = Counted()
+    model = nn.Sequential(nn.LazyLinear(8), nn.ReLU())
+    f = anyshape.compile(model, backend=graphs, fullgraph=True)
+    same(f, model, 10, 1, 0, 4)
+    assert graphs.graphs == len(f.programs) == 1 and f.fallbacks == {}
+
+
+# -- nothing unsaid ----------------------------------------------------------------------------------------------
+
+
+def test_a_call_of_which_nothing_is_compiled_is_counted() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    handle = model[0].register_full_backward_hook(lambda *_: None)
+    f = anyshape.compile(model, backend="aot_eager")
+    for n in (4, 1):
+        f(torch.randn(n, 3, requires_grad=True)).sum().backward()
+    assert f.programs == () and list(f.fallbacks.values()) == [2]
+    handle.remove()
+    f(torch.randn(4, 3))
+    assert len(f.programs) == 1 and sum(f.fallbacks.values()) == 2
+
+
+def test_a_call_that_begins_with_a_graph_break_is_not_counted_where_the_rest_is_compiled() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        return x + 1
+
+    f = anyshape.compile(fn, backend="eager")
+    same(f, fn)
+    assert f.fallbacks == {} and f.programs
+
+
+def test_a_function_without_tensors_is_counted() -> None:
+    f = anyshape.compile(lambda a: a, backend="eager")
+    for _ in range(3):
+        assert f("text") == "text"
+    assert sum(f.fallbacks.values()) + sum(p.calls for p in f.programs) == 3
+
+
+class Generating(Scaled):
+    def generate(self, x: torch.Tensor) -> torch.Tensor:
+        return self(self(x))
+
+
+def test_a_method_that_calls_the_module_inside_is_said() -> None:
+    f = anyshape.compile(Generating(), backend="aot_eager")
+    f.generate(torch.randn(2, 3))
+    ((reason, count),) = f.fallbacks.items()
+    assert count == 2 and reason.startswith("generate() ")
+    model = anyshape.compile(Generating(), backend="aot_eager", in_place=True)
+    model.generate(torch.randn(2, 3))
+    assert "2 calls" in str(anyshape.explain(model))
+
+
+# -- no noise ----------------------------------------------------------------------------------------------------
+
+
+def test_no_warning_is_about_sizes_that_nobody_passed() -> None:
+    net = nn.Linear(3, 1)
+    fn = lambda x, y: nn.functional.mse_loss(net(x), y)
+    f = anyshape.compile(fn, backend="aot_eager")
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for n in (5, 3, 1):
+            x, y = torch.randn(n, 3), torch.randn(n, 1)
+            assert torch.allclose(f(x, y), fn(x, y))
+    assert [str(w.message) for w in seen if "target size" in str(w.message)] == []

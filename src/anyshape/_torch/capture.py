@@ -49,6 +49,7 @@ from anyshape._torch import (
     direct_writes,
     failures,
     first_calls,
+    lazy_modules,
     light_code,
     loose_strides,
     memory,
@@ -71,6 +72,7 @@ from anyshape._torch import (
 from anyshape._torch import rules as rule_calls
 from anyshape._torch.forgetting import forget_answers
 from anyshape._torch.shape_env import SHARE_MEMORY, FreeShapeEnv
+from anyshape._torch.unheard_warnings import unheard
 from anyshape.answers import InputRecord
 from anyshape.recording import Recording
 
@@ -162,6 +164,7 @@ def patches(
         if not exporting:
             stack.enter_context(afterwards.patches())
         stack.enter_context(breaks.patches())
+        stack.enter_context(lazy_modules.patches())
         stack.enter_context(reshapes.patches())
         stack.enter_context(collapsing.repaired())
         stack.enter_context(products.patches())
@@ -179,6 +182,8 @@ def patches(
         stack.enter_context(rule_calls.patches(dict(oblivious), when=rule_calls.concerns_oblivious))
         stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))
         stack.enter_context(mock.patch.object(symbolic_shapes, "_static_eval_sym_bool", _static_eval))
+        if _stock_hint_disproves is not None:
+            stack.enter_context(mock.patch.object(symbolic_shapes, "_sym_node_hint_disproves", _hint_disproves))
         stack.enter_context(mock.patch.object(convert_frame, "CheckFunctionManager", _check_function_manager))
         stack.enter_context(mock.patch.object(dynamo_guards, "convert_to_concrete_values", _concrete_values))
         if hasattr(dynamo_guards, "profile_guard_manager"):  # a figure for a log, for which caches are emptied
@@ -298,7 +303,8 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
     for name in ("fw_compiler", "bw_compiler", "inference_compiler"):
         if kwargs.get(name) is not None:
             kwargs[name] = remembering(kwargs[name])
-    return _stock_aot_module_simplified(mod, args, **kwargs)
+    with unheard():  # every node is run again, for free sizes
+        return _stock_aot_module_simplified(mod, args, **kwargs)
 
 
 _stock_meta_converter = MetaConverter.__call__
@@ -352,9 +358,26 @@ def _static_eval(value: Any) -> bool | None:
     if not recording.owns(expr):
         return _stock_static_eval(value)
     known = env.settled(expr)
+    if known is None and _asked_by_the_user(recording):
+        return bool(recording.answer(expr, None))  # eager knows every size
     if known is None:
         recording.overheard(expr)
     return None if known is None else bool(known)
+
+
+def _asked_by_the_user(recording: Recording) -> bool:
+    return recording.node is None and recording.phase == "trace" and nodes.locate()[0] == "user"
+
+
+_stock_hint_disproves = getattr(symbolic_shapes, "_sym_node_hint_disproves", None)
+
+
+def _hint_disproves(node: Any, target: bool) -> bool:
+    """What is not so for the sizes at hand is not known of all, and torch looks no further (2.13 on)."""
+    env = getattr(node, "shape_env", None)
+    if isinstance(env, FreeShapeEnv) and env.recording.owns(node.expr) and _asked_by_the_user(env.recording):
+        return False
+    return bool(_stock_hint_disproves(node, target)) if _stock_hint_disproves is not None else False
 
 
 def graph_break(text: str) -> Exception:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,8 +32,12 @@ class CompiledModule(OptimizedModule):
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         callers = self._anyshape_engine.callers
         before = callers.enter(self._anyshape_caller)
+        callers.here.broken = None
         try:
-            return super().__call__(*args, **kwargs)
+            result = super().__call__(*args, **kwargs)
+            if callers.here.broken is not None:
+                self._anyshape_engine.settle()
+            return result
         except self._anyshape_again:
             return CompiledModule.__call__(self, *args, **kwargs)
         except self._anyshape_eagerly as told:
@@ -45,6 +50,13 @@ class CompiledModule(OptimizedModule):
         result = self._orig_mod(*args, **kwargs)
         eagerly.say()
         return result
+
+    def __getattr__(self, name: str) -> Any:
+        """An attribute of the module inside; a method of its own may call that module, past what is compiled."""
+        value = super().__getattr__(name)
+        if isinstance(value, types.MethodType) and not torch.compiler.is_dynamo_compiling() and _is_own(self, value):
+            return types.MethodType(_counting(value.__func__, self._anyshape_engine, name), value.__self__)
+        return value
 
     @property
     def declaration(self) -> Declaration:
@@ -86,6 +98,28 @@ class CompiledModule(OptimizedModule):
         twin = self._anyshape_anew(copy.deepcopy(self._orig_mod, memo))
         memo[id(self)] = twin
         return _with_hooks(twin, copy.deepcopy(_own_hooks(self), memo))
+
+
+def _is_own(compiled: CompiledModule, method: types.MethodType) -> bool:
+    """Whether a method is one of the module inside that its author wrote, and its calls are not compiled in place."""
+    inside = compiled.__dict__.get("_modules", {}).get("_orig_mod")
+    written = not str(getattr(method.__func__, "__module__", "")).startswith("torch.")
+    return method.__self__ is inside and written and inside._compiled_call_impl is None
+
+
+def _counting(method: Callable[..., Any], engine: Any, name: str) -> Callable[..., Any]:
+    """A method, by which calls of its module are counted: they run eagerly."""
+
+    @functools.wraps(method)
+    def call(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+        reason = f"{name}() calls the module inside, which is not compiled: anyshape.compile(module, in_place=True) is"
+        handle = module.register_forward_pre_hook(lambda *_: engine.count_eager(reason))
+        try:
+            return method(module, *args, **kwargs)
+        finally:
+            handle.remove()
+
+    return call
 
 
 # Those of the compiled module itself; the others belong to the module inside.
