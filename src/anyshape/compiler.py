@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from anyshape import spec_file
+from anyshape import regions, spec_file
 from anyshape._torch import capture, cuda_graphs, modules, process_group, shortcuts, specs
 from anyshape.ahead.background import Background
 from anyshape.ahead.one_rank import OneRank
@@ -39,7 +39,7 @@ class CompiledFunction:
         self._target = target
         self._engine = engine
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         try:
             return self._target(*args, **kwargs)
         except RunAgain:
@@ -54,6 +54,15 @@ class CompiledFunction:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """As a method: `self` is an argument like any other."""
         return self if instance is None else types.MethodType(self, instance)
+
+    @property
+    def _torchdynamo_orig_callable(self) -> Callable[..., Any]:
+        """Where torch looks for what is under a wrapper: to disable it, or to compile it in another way."""
+        return self._function
+
+    @property
+    def _torchdynamo_wrapper_id(self) -> int:
+        return id(self)
 
     @property
     def declaration(self) -> Declaration:
@@ -106,6 +115,7 @@ class CompiledFunction:
 def compile(
     fn: Any = None,
     *,
+    model: Any = None,
     shapes: Any = None,
     where: Any = None,
     layout: Any = None,
@@ -117,62 +127,57 @@ def compile(
     frozen: bool = False,
     background: bool = False,
     fullgraph: bool = False,
-    backend: Any = "inductor",
+    dynamic: bool | None = None,
+    backend: Any = None,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    in_place: bool = False,
     distributed: Any = "every-rank",
     artifacts: Any = None,
 ) -> Any:
     """Compile a function or module once for every size it is called with.
 
-    Drop-in for `torch.compile`; also a decorator, with or without arguments. `backend`, `mode`, `options`,
-    `fullgraph` and `disable` are passed on. `shapes` and the options after it declare what is known of sizes and
-    layouts (see the reference); `on_branch` says what becomes of your own branch on a size under oblivious semantics:
-    "error", or "break" for a graph break. `specialize` says which sizes get code of their own, made in the background:
-    those that are "hot", those that a clause names (`["batch == 1"]`), or "never" any. `frozen` promises that
-    modules and globals do not change: only the arguments are looked at then, not all that torch guards. With
-    `background` a call that no program serves runs eagerly while a process of its own compiles; it promises what
-    `frozen` does.
+    Drop-in for `torch.compile`; also a decorator, with or without arguments. `backend`, `mode`, `options`, `name`,
+    `fullgraph` and `disable` mean what they mean there. So does `dynamic=False`: every size has a program of its own
+    then. `recompile_limit` is how many programs may differ in one thing other than sizes. Layers of one class share
+    their programs unless `isolate_recompiles` is set. With `in_place` a module is given back itself, and its calls are
+    compiled from then on, as by `module.compile()`.
+    `shapes` and the options after it declare what is known of sizes and layouts (see the reference); `on_branch` says
+    what becomes of your own branch on a size under oblivious semantics: "error", or "break" for a graph break.
+    `specialize` says which sizes get code of their own, made in the background: those that are "hot", those that a
+    clause names (`["batch == 1"]`), or "never" any. `frozen` promises that modules and globals do not change: only the
+    arguments are looked at then, not all that torch guards. With `background` a call that no program serves runs
+    eagerly while a process of its own compiles; it promises what `frozen` does.
     `distributed="one-rank"` lets one rank of a job compile each behaviour and the others load it, through the process
     group's store or the directory `artifacts`; it promises what `frozen` does.
     """
+    if torch.compiler.is_dynamo_compiling():  # inside of what is compiled already
+        return fn if fn is not None else model if model is not None else lambda function: function
+    given = {k: v for k, v in locals().items() if k not in ("fn", "model")}
+    fn = model if fn is None else fn
     if fn is None:
-        given = dict(locals())
-        return functools.partial(compile, **{k: v for k, v in given.items() if k != "fn"})
+        return functools.partial(compile, **given)
     if isinstance(fn, CompiledFunction) or modules.is_compiled(fn):
-        return fn
+        if all(given[k] == p.default for k, p in _PARAMETERS.items() if k in given):
+            return fn
+        fn = fn._function if isinstance(fn, CompiledFunction) else fn._orig_mod
     if not callable(fn):
         raise NotCompilableError(
             f"anyshape.compile takes a function or a module, not {type(fn).__name__}",
             value=repr(fn)[:80],
             fix="f = anyshape.compile(fn)",
         )
-    if mode is not None and options is not None:
-        raise NotCompilableError(
-            "mode and options cannot both be given, as in torch.compile",
-            value=f"mode={mode!r}",
-            fix=f"f = anyshape.compile(fn, mode={mode!r})",
-            code="AS007",
-        )
+    if in_place:
+        return _compile_in_place(fn, {**given, "in_place": False})
+    backend = given["backend"] = capture.default_backend() if backend is None else backend
     one_rank = read_word("distributed", distributed, ("every-rank", "one-rank")) == "one-rank"
-    if one_rank and not (isinstance(backend, str) and backend == "inductor"):
-        raise NotCompilableError(
-            'distributed="one-rank" shares what Inductor makes',
-            value=f"backend={backend!r}",
-            fix='f = anyshape.compile(fn, distributed="one-rank")',
-            code="AS007",
-        )
-    if background and (one_rank or not (isinstance(backend, str) and backend == "inductor")):
-        raise NotCompilableError(
-            "background=True loads what Inductor makes in another process" + (" of this host" if one_rank else ""),
-            value=f"distributed={distributed!r}" if one_rank else f"backend={backend!r}",
-            fix="f = anyshape.compile(fn, background=True)",
-            code="AS007",
-        )
+    _check_together(backend, mode, options, distributed=distributed, background=background)
     looked_after = process_group.inner_of(fn) if one_rank else None
     if looked_after is not None:  # DDP and FSDP2 do their part around forward
-        given = {k: v for k, v in locals().items() if k in inspect.signature(compile).parameters and k != "fn"}
         looked_after.forward = compile(looked_after.forward, **given)
         return fn
     never = isinstance(specialize, str) and specialize == "never"  # says nothing of sizes, so there is nothing to check
@@ -184,19 +189,34 @@ def compile(
         "specialize": None if never else specialize,
     }
     door = declared_door(fn, {**words, "semantics": semantics, "on_new_behavior": on_new_behavior})
-    engine = Engine(
-        capture.inner_backend(backend, mode, options, frozen=frozen),
+    guard_filter, options = capture.guard_filter_of(options)
+
+    def new_engine() -> Engine:
+        return Engine(
+            capture.inner_backend(backend, mode, options, frozen=frozen, name=name),
+            fullgraph=fullgraph,
+            own_backend=not isinstance(backend, str),
+            door=door,
+            on_branch=read_word("on_branch", on_branch, ("error", "break")),
+            specialize=_specialize(specialize, door, mode, options),
+            static=dynamic is False,
+            recompile_limit=recompile_limit,
+        )
+
+    alone = door is not None or frozen or background or one_rank or isolate_recompiles or disable
+    engine = new_engine() if alone else regions.engine_for(fn, given, new_engine)
+    target = capture.install(
+        fn,
+        engine.compile_graph,
         fullgraph=fullgraph,
-        own_backend=not isinstance(backend, str),
-        door=door,
-        on_branch=read_word("on_branch", on_branch, ("error", "break")),
-        specialize=_specialize(specialize, door, mode, options),
+        capture=engine.capture,
+        disable=disable,
+        guard_filter=guard_filter,
     )
-    target = capture.install(fn, engine.compile_graph, fullgraph=fullgraph, capture=engine.capture, disable=disable)
     start = shortcuts.first_frame(target)
     module = start[1] if start is not None and frozen and isinstance(start[1], torch.nn.Module) else None
-    name = getattr(fn, "__qualname__", type(fn).__name__)
-    engine.starts_at(start[0].__code__ if start else None, name, frozen=module)
+    called = getattr(fn, "__qualname__", type(fn).__name__)
+    engine.starts_at(start[0].__code__ if start else None, called, frozen=module)
     shortcut = None
     if start is not None and not disable:
         shortcut = shortcuts.Shortcut.to(target, start, engine.serves_alone, frozen=frozen)
@@ -211,10 +231,54 @@ def compile(
     if door is not None:
         in_front.insert(0, door.remembered)
     if modules.is_module(fn):
-        return modules.compiled(target, engine, in_front)
-    for around in in_front:
+        return modules.compiled(target, engine, in_front, anew=functools.partial(compile, **given))
+    for around in (engine.settled, *in_front):
         target = around(target)
     return CompiledFunction(fn, target, engine)
+
+
+_PARAMETERS = inspect.signature(compile).parameters
+
+
+def _compile_in_place(module: Any, given: dict[str, Any]) -> Any:
+    """As `module.compile()` does: the module itself, whose calls are compiled from here on."""
+    if not modules.is_module(module):
+        raise NotCompilableError(
+            "in_place=True is for modules, whose calls are compiled from then on",
+            value=type(module).__name__,
+            fix="f = anyshape.compile(fn)",
+            code="AS007",
+        )
+    module._compiled_call_impl = compile(module._call_impl, **given)
+    return module
+
+
+def _check_together(
+    backend: Any, mode: str | None, options: dict[str, Any] | None, *, distributed: Any, background: bool
+) -> None:
+    """Options that exclude each other."""
+    if mode is not None and options is not None:
+        raise NotCompilableError(
+            "mode and options cannot both be given, as in torch.compile",
+            value=f"mode={mode!r}",
+            fix=f"f = anyshape.compile(fn, mode={mode!r})",
+            code="AS007",
+        )
+    one_rank = distributed == "one-rank"
+    if one_rank and not (isinstance(backend, str) and backend == "inductor"):
+        raise NotCompilableError(
+            'distributed="one-rank" shares what Inductor makes',
+            value=f"backend={backend!r}",
+            fix='f = anyshape.compile(fn, distributed="one-rank")',
+            code="AS007",
+        )
+    if background and (one_rank or not (isinstance(backend, str) and backend == "inductor")):
+        raise NotCompilableError(
+            "background=True loads what Inductor makes in another process" + (" of this host" if one_rank else ""),
+            value=f"distributed={distributed!r}" if one_rank else f"backend={backend!r}",
+            fix="f = anyshape.compile(fn, background=True)",
+            code="AS007",
+        )
 
 
 def _specialize(given: Any, door: Door | None, mode: str | None, options: dict[str, Any] | None) -> Any:

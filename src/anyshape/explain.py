@@ -112,6 +112,7 @@ class Explanation:
 
 def explain(f: Any) -> Explanation:
     """What was compiled for `f` and why, and which of its calls ran eagerly."""
+    f = getattr(f, "_compiled_call_impl", None) or f  # a module that was compiled in place
     programs, fallbacks = getattr(f, "programs", None), getattr(f, "fallbacks", None)
     if not isinstance(programs, tuple) or fallbacks is None:
         raise NotCompilableError(

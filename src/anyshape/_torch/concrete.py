@@ -34,6 +34,7 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from anyshape._torch import collapsing, python_code
+from anyshape._torch.unheard_warnings import unheard
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,7 +265,7 @@ class ConcreteRun:
 
     @contextlib.contextmanager
     def running(self) -> Any:
-        with self.mode, enable_python_dispatcher(), torch.no_grad(), collapsing.repaired():
+        with self.mode, enable_python_dispatcher(), torch.no_grad(), collapsing.repaired(), unheard():
             yield
 
 
@@ -425,7 +426,7 @@ def fails(call: Any, args: Any, kwargs: Any, sizes: Mapping[tuple[int, int], int
         return torch.empty(shape, dtype=leaf.dtype, device=leaf.device)
 
     try:
-        with quietly(), mode, torch.no_grad():
+        with quietly(), unheard(), mode, torch.no_grad():
             args, kwargs = pytree.tree_unflatten([made(i, x) for i, x in enumerate(flat)], spec)
             call(*args, **kwargs)
     except Exception:

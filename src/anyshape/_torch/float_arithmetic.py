@@ -53,11 +53,11 @@ class _Written(sympy.Function):
 
 
 class FloatAdd(_Written):
-    call, sign = operator.add, "+"
+    call, sign = staticmethod(operator.add), "+"
 
 
 class FloatMul(_Written):
-    call, sign = operator.mul, "*"
+    call, sign = staticmethod(operator.mul), "*"
 
 
 # Named as torch names them: the text of a guard calls them by that name.

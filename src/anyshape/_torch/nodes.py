@@ -29,6 +29,7 @@ from anyshape import verify
 from anyshape._torch import casts, concrete, conjugates, divisors, memory, subscripts, written_sizes
 from anyshape._torch.forgetting import forget_answers
 from anyshape._torch.shape_env import FreeShapeEnv
+from anyshape._torch.unheard_warnings import unheard
 from anyshape.answers import COPY_OR_VIEW, NodeRecord
 from anyshape.questions import METADATA
 
@@ -97,7 +98,8 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
                 forget_answers(tensor)
             written_sizes.require(node.target, args, kwargs)
             divisors.require(node.target, args)
-            result = _run_node(tracer, node, args, kwargs, nnmodule)
+            with unheard():  # it may be for stand-ins, or for answers that are given up again
+                result = _run_node(tracer, node, args, kwargs, nnmodule)
             divisors.require_of(node.target, result)
             return result
 

@@ -68,6 +68,7 @@ class FreeShapeEnv(ShapeEnv):
         self._open: set[sympy.Basic] = set()  # what was not settled by what was known at this version
         self._settled_version: tuple[int, int] | None = None
         self._possible: PossibleSizes | None = None
+        self._ragged: dict[sympy.Basic, sympy.Basic] = {}  # sizes of nested tensors, by those of what they wrap
         self.taken_on_trust = False  # a tensor is given the sizes that it has
         self.baked: dict[sympy.Basic, sympy.Integer] = {}  # computed sizes (`n * m`) that are a number in this program
         settings.update(specialize_zero_one=False, duck_shape=False)
@@ -93,7 +94,7 @@ class FreeShapeEnv(ShapeEnv):
         numbers = (*ex_size, *ex_stride, ex_storage_offset)
         cache = getattr(symbolic_context, "shape_env_to_source_to_symbol_cache", {}).get(id(self), {})
         if dynamic is None or any(type(n) is not int for n in numbers) or source.name in cache:
-            return super()._create_symbolic_sizes_strides_storage_offset(
+            made = super()._create_symbolic_sizes_strides_storage_offset(
                 ex_size,
                 ex_stride,
                 ex_storage_offset,
@@ -102,6 +103,8 @@ class FreeShapeEnv(ShapeEnv):
                 symbolic_context=symbolic_context,
                 **rest,
             )
+            # A nested tensor begins where its memory does; that is checked while it is made (meta_utils.py).
+            return made if not _is_ragged(ex_size) else (*made[:2], ex_storage_offset)
         static = [d is DimDynamic.STATIC for d in dynamic]
         policy = self._policy(source, dynamic, ex_size)
         if policy is not None:
@@ -202,11 +205,15 @@ class FreeShapeEnv(ShapeEnv):
         fallback_value: bool | None = None,
         **rest: Any,
     ) -> sympy.Basic:
+        orig_expr = self._in_own_sizes(orig_expr)
         if not self.recording.owns(orig_expr):
             if fallback_value is not None and self.recording.drops_dims():
                 raise _ends_the_graph()  # whether a size born from data is 1 decides the rank: no answer holds
             hint = hint if orig_expr.free_symbols else None  # that of a constant may be of the size it was planned for
-            return super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, fallback_value, **rest)
+            value = super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, fallback_value, **rest)
+            if self._making is not None and isinstance(orig_expr, sympy.Eq) and bool(value):
+                self._note_ragged(orig_expr)
+            return value
         if self.recording.silent:
             return self.recording.truth(orig_expr)  # which cannot be other than what is settled, and is told at once
         known = self.settled(orig_expr)
@@ -224,7 +231,17 @@ class FreeShapeEnv(ShapeEnv):
             return told
         return self.recording.answer(orig_expr, general)
 
+    def _note_ragged(self, fact: sympy.Eq) -> None:
+        """The number of parts of a nested tensor, and a size of its parts, are sizes of the tensors that it wraps."""
+        for outer, inner in (fact.args, fact.args[::-1]):
+            if outer.is_Symbol and inner.free_symbols and self.recording.owns(inner):
+                self._ragged[outer] = inner
+
+    def _in_own_sizes(self, expr: sympy.Basic) -> sympy.Basic:
+        return expr.xreplace(self._ragged) if self._ragged and isinstance(expr, sympy.Basic) else expr
+
     def guard_or_defer_runtime_assert(self, orig_expr: Any, msg: str, fx_node: Any = None) -> bool:
+        orig_expr = self._in_own_sizes(orig_expr)
         if not self.recording.owns(orig_expr):
             told = self._maybe_evaluate_static(orig_expr) is not None  # an assertion made before may have said it
             if not told and self.recording.node is not None and (_may_be_one(orig_expr) or _broadcasts(orig_expr)):
@@ -501,6 +518,11 @@ class FreeShapeEnv(ShapeEnv):
         if all(s.is_number for s in sizes):
             return None
         return InputRecord("tensor", source_ref(source), sizes, strides)
+
+
+def _is_ragged(sizes: Sequence[Any]) -> bool:
+    """Whether these are the sizes of a nested tensor: one of them is no number."""
+    return any(isinstance(n, torch.SymInt) and n.node.is_nested_int() for n in sizes)
 
 
 def _is_base(source: Any) -> bool:
