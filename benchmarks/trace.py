@@ -4,8 +4,10 @@ A four-block transformer serves requests of changing batch and length, drawn by 
 total minus the sum of what each call takes on warm static code of its size. Each mode runs in a process of its own with
 caches of its own, so that all compilers are cold; the libraries under torch are not, each size has been run eagerly.
 
-usage: trace.py [--device cuda] [--width 512] [--calls 2000] [--distinct 40] [--seed 0] [--modes anyshape,auto,...]
-                [--json FILE] [--plot FILE.html]
+*Admission* is the time that anyshape spends on which program serves a call, learning included.
+
+usage: trace.py [--device cuda] [--width 512] [--calls 2000] [--distinct 40] [--rows 8] [--longest 128] [--seed 0]
+                [--modes anyshape,auto,...] [--json FILE] [--plot FILE.html]
 """
 
 from __future__ import annotations
@@ -30,14 +32,20 @@ LIMITS = {"cuda": (64, 2048), "cpu": (8, 128)}
 WIDTH = {"cuda": 512, "cpu": 256}
 
 
-def requests(device: str, calls: int, distinct: int, seed: int) -> list[tuple[int, int]]:
-    """Sizes in the order they come: few are frequent, many are rare (Zipf's law over a pool that is drawn first)."""
-    drawn = random.Random(seed)
-    most_rows, longest = LIMITS[device]
+def requests(options: argparse.Namespace) -> list[tuple[int, int]]:
+    """Sizes in the order they come: few are frequent, many are rare (Zipf's law over a pool that is drawn first).
+
+    With two calls a size or fewer, every size comes before one comes again.
+    """
+    drawn = random.Random(options.seed)
     skewed = lambda most: max(1, min(most, int(most ** drawn.random())))
-    pool = list(dict.fromkeys((skewed(most_rows), skewed(longest)) for _ in range(20 * distinct)))[:distinct]
+    sizes = ((skewed(options.rows), skewed(options.longest)) for _ in range(50 * options.distinct))
+    pool = list(dict.fromkeys(sizes))[: options.distinct]
     weights = [1 / (rank + 1) for rank in range(len(pool))]
-    return drawn.choices(pool, weights, k=calls)
+    if options.calls > 2 * len(pool):
+        return drawn.choices(pool, weights, k=options.calls)
+    rest = drawn.choices(pool, weights, k=max(0, options.calls - len(pool)))
+    return drawn.sample(pool, min(len(pool), options.calls)) + rest
 
 
 def model(device: str, width: int) -> Any:
@@ -76,7 +84,8 @@ def serve(mode: str, options: Any) -> dict[str, Any]:
     else:
         f = torch.compile(net, **given)
     dtype = next(net.parameters()).dtype
-    sizes = requests(device, options.calls, options.distinct, options.seed)
+    sizes = requests(options)
+    spent = timed_admissions()
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     inputs = {s: torch.randn(*s, options.width, device=device, dtype=dtype) for s in dict.fromkeys(sizes)}
     if mode == "unbacked":
@@ -108,7 +117,26 @@ def serve(mode: str, options: Any) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     if mode.startswith("anyshape"):
         kept = {"programs": len(f.programs), "variants": len(f.variants), "fallbacks": dict(f.fallbacks)}
+        kept["admission"] = sum(spent)
     return {"mode": mode, "total": total, "took": took, "warm": warm, **kept}
+
+
+def timed_admissions() -> list[float]:
+    """Seconds of each question whether a program serves a call, from now on."""
+    from anyshape.dispatch import Admission
+
+    spent: list[float] = []
+    ask = Admission.__call__
+
+    def timed(self: Any, *values: Any) -> bool:
+        began = time.perf_counter()
+        try:
+            return ask(self, *values)
+        finally:
+            spent.append(time.perf_counter() - began)
+
+    Admission.__call__ = timed  # type: ignore[method-assign]
+    return spent
 
 
 def in_a_process(mode: str, argv: list[str]) -> dict[str, Any]:
@@ -154,6 +182,8 @@ def main() -> None:
     parser.add_argument("--width", type=int)
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--distinct", type=int, default=40)
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--longest", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--mode", help=argparse.SUPPRESS)
@@ -161,23 +191,28 @@ def main() -> None:
     parser.add_argument("--plot")
     options = parser.parse_args()
     options.width = options.width or WIDTH[options.device]
+    options.rows = options.rows or LIMITS[options.device][0]
+    options.longest = options.longest or LIMITS[options.device][1]
     if options.mode:
         pathlib.Path(options.json).write_text(json.dumps(serve(options.mode, options)))
         return
-    passed_on = [f"--{n}={getattr(options, n)}" for n in ("device", "width", "calls", "distinct", "seed")]
-    sizes = requests(options.device, options.calls, options.distinct, options.seed)
+    names = ("device", "width", "calls", "distinct", "rows", "longest", "seed")
+    passed_on = [f"--{n}={getattr(options, n)}" for n in names]
+    sizes = requests(options)
     rows = []
     for mode in options.modes.split(","):
         print(f"{mode} ...", end="\r", flush=True)
         rows.append(in_a_process(mode, passed_on))
     summary(rows, sizes)
-    print(f"{'mode':19} {'total s':>8} {'lost s':>8} {'slow calls':>10} {'longest s':>9} {'p99 ms':>8}")
+    print(f"{'mode':19} {'total s':>8} {'lost s':>8} {'slow calls':>10} {'longest s':>9} {'p99 ms':>8}", end="")
+    print(f" {'admission s':>11}")
     for row in rows:
         if "error" in row:
             print(f"{row['mode']:19} {row['error']}")
             continue
         numbers = (row["total"], row["lost"], row["slow calls"], row["longest after ten"], row["p99"] * 1e3)
-        print("{:19} {:8.1f} {:8.1f} {:10d} {:9.2f} {:8.2f}".format(row["mode"], *numbers))
+        print("{:19} {:8.1f} {:8.1f} {:10d} {:9.2f} {:8.2f}".format(row["mode"], *numbers), end="")
+        print(f" {row['admission']:11.3f}" if "admission" in row else "")
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps({"sizes": sizes, "rows": rows}))
     if options.plot:

@@ -89,6 +89,9 @@ def follow(
             facts = run.questions()
     except concrete.NotPlain as error:
         return Verdict(differs(node, sizes, strict=strict), None, str(error))
+    except Exception as error:  # of the comparison, which asked what has no answer
+        interrupts.pass_on(error)
+        return Verdict(differs(node, sizes, strict=strict), None, f"{type(error).__name__}: {error}")
     if difference is None or not difference.raised:
         return Verdict(difference, facts)
     again = differs(node, sizes, strict=strict)  # symbolic sizes may have been what was raised about

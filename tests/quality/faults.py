@@ -17,11 +17,10 @@ import sympy
 import torch
 import torch.nn.functional as F
 
-from anyshape import admission_code, attempts, compiler, dispatch, engine, ops, verify
+from anyshape import attempts, compiler, dispatch, engine, ops, verify
 from anyshape._torch import (
     aliases,
     capture,
-    concrete,
     failures,
     light_code,
     memory,
@@ -34,7 +33,7 @@ from anyshape._torch import (
 from anyshape.answers import NodeRecord
 from anyshape.dispatch import Admission
 from anyshape.fuzz.oracle import Target
-from anyshape.local_classes import Kind, Kinds
+from anyshape.local_classes import Kind
 from anyshape.recording import Recording
 
 Fault = Callable[[], contextlib.AbstractContextManager[None]]
@@ -319,129 +318,6 @@ def layouts_are_not_checked() -> Iterator[None]:
         self.layout = []
 
     with replaced(Admission, "_build", unchecked):
-        yield
-
-
-# -- local classes ---------------------------------------------------------------------------------------------
-
-
-def narrower(keep: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Any:
-    """Local classes of which only some facts are kept: they are too wide."""
-    follow = verify.follow
-
-    def widened(*args: Any, **kwargs: Any) -> Any:
-        verdict = follow(*args, **kwargs)
-        return verdict if verdict.facts is None else dataclasses.replace(verdict, facts=keep(verdict.facts))
-
-    return replaced(verify, "follow", widened)
-
-
-@fault
-def a_local_class_is_every_size() -> Iterator[None]:
-    with narrower(lambda facts: ()):
-        yield
-
-
-@fault
-def the_last_question_of_a_local_class_is_forgotten() -> Iterator[None]:
-    with narrower(lambda facts: facts[:-1]):
-        yield
-
-
-@fault
-def the_first_question_of_a_local_class_is_forgotten() -> Iterator[None]:
-    with narrower(lambda facts: facts[1:]):
-        yield
-
-
-@fault
-def that_a_size_is_0_is_no_part_of_a_local_class() -> Iterator[None]:
-    with narrower(lambda facts: tuple(f for f in facts if not (isinstance(f, sympy.Eq) and 0 in f.args))):
-        yield
-
-
-@fault
-def that_a_size_is_1_is_no_part_of_a_local_class() -> Iterator[None]:
-    with narrower(lambda facts: tuple(f for f in facts if not (isinstance(f, sympy.Eq) and 1 in f.args))):
-        yield
-
-
-@fault
-def what_is_compared_is_not_asked() -> Iterator[None]:
-    def unasked(self: Any, fact: Any) -> bool:
-        back = {own: symbol for symbol, own in self._own.items()}
-        return bool(fact.xreplace(back).xreplace(self.sizes))
-
-    with replaced(concrete.TracedRun, "_ask", unasked):
-        yield
-
-
-@fault
-def a_local_class_that_differs_is_taken_to_hold() -> Iterator[None]:
-    known = Kind.known
-
-    def holding(self: Kind, values: tuple[Any, ...]) -> Any:
-        local = known(self, values)
-        return None if local is None else dataclasses.replace(local, difference=None)
-
-    with replaced(Kind, "known", holding):
-        yield
-
-
-@fault
-def the_code_admits_what_it_cannot_tell() -> Iterator[None]:
-    with replaced(dispatch, "UNTOLD", -3):
-        yield
-
-
-@fault
-def the_code_of_an_admission_leaves_out_the_aten_graph() -> Iterator[None]:
-    with replaced(admission_code.Writer, "_assumed", lambda self: ()):
-        yield
-
-
-@fault
-def the_code_of_an_admission_leaves_out_predicates() -> Iterator[None]:
-    with replaced(admission_code.Writer, "_answers", lambda self: ()):
-        yield
-
-
-@fault
-def the_code_of_an_admission_leaves_out_layouts() -> Iterator[None]:
-    with replaced(admission_code.Writer, "_layouts", lambda self: ()):
-        yield
-
-
-@fault
-def the_code_of_an_admission_leaves_out_nodes() -> Iterator[None]:
-    with replaced(admission_code._UnitText, "lines", lambda self, short: []):
-        yield
-
-
-@fault
-def nodes_of_one_name_are_one_kind() -> Iterator[None]:
-    def by_name(node: Any, names: Any = None) -> Any:
-        return node.name, len(verify.symbols(node))
-
-    with replaced(verify, "identity", by_name):
-        yield
-
-
-@fault
-def sizes_of_a_kind_are_mixed_up() -> Iterator[None]:
-    of = Kinds.of
-
-    def mixed(self: Kinds, node: Any) -> Any:
-        kind, own = of(self, node)
-        return kind, own[::-1]
-
-    with replaced(Kinds, "of", mixed):
-        yield
-
-
-@fault
-def indices_into_nothing_are_fine() -> Iterator[None]:
-    with replaced(verify, "_indexes_nothing", lambda run, call, args, tensors: False):
         yield
 
 

@@ -284,13 +284,13 @@ class TracedRun(ConcreteRun):
         super().__init__(sizes, mode)
         self.signed = signed
         self._own: dict[sympy.Basic, sympy.Basic] = {}
-        self._in_graph: set[sympy.Basic] = set()  # those of `_own` for sizes that are born in the graph
+        self._decided: set[sympy.Basic] = set()  # those of `_own` that have a value; others are born in the graph
 
     def number(self, expr: sympy.Basic, pytype: type = int) -> Any:
         if not expr.free_symbols:
             return pytype(expr)
         own = self.rename(expr)
-        if own.free_symbols & self._in_graph:
+        if self._is_born(own):
             if pytype is not int:
                 raise NotPlain(f"a {pytype.__name__} of a size born in the graph")
             return self.env.create_symintnode(own, hint=None)
@@ -308,7 +308,7 @@ class TracedRun(ConcreteRun):
             self._own[symbol] = self._symbol(symbol)
         own = expr.xreplace(self._own)
         for fact in python_code.undefined_where(own):
-            if not fact.free_symbols & self._in_graph and self._ask(fact):
+            if not self._is_born(fact) and self._ask(fact):
                 raise ZeroDivisionError(f"{expr} has no value")
         return own
 
@@ -317,7 +317,6 @@ class TracedRun(ConcreteRun):
         if value is None:
             fresh = self.env.create_unbacked_symint()
             torch._check(fresh >= 0)
-            self._in_graph.add(fresh.node.expr)
             return fresh.node.expr
         if not value.is_Integer:
             raise NotPlain("a float")
@@ -331,7 +330,12 @@ class TracedRun(ConcreteRun):
             do_not_specialize_zero_one=True,
         )
         self.env.var_to_range[made] = ValueRanges(-int_oo if symbol in self.signed else 0, int_oo)
+        self._decided.add(made)
         return made
+
+    def _is_born(self, expr: sympy.Basic) -> bool:
+        """Whether it has a size that is born in the graph, before this node or in it."""
+        return not self._decided.issuperset(expr.free_symbols)
 
     def unequal(self, a: sympy.Basic, b: sympy.Basic) -> bool:
         """Where neither is known to be the other, whether they are the same is one more question about the sizes."""
@@ -346,16 +350,16 @@ class TracedRun(ConcreteRun):
 
     def is_zero(self, number: Any) -> bool | None:
         expr = number_expr(number)
-        return None if expr.free_symbols & self._in_graph else self._is(expr, 0)
+        return None if self._is_born(expr) else self._is(expr, 0)
 
     def _same(self, a: sympy.Basic, b: sympy.Basic) -> bool | None:
-        if a == b or (a.free_symbols | b.free_symbols) & self._in_graph:
+        if a == b or self._is_born(a) or self._is_born(b):
             return True  # sizes born in the graph cannot be compared
         known = self.env._maybe_evaluate_static(sympy.Eq(a, b))
         return None if known is None else bool(known)
 
     def _is(self, size: sympy.Basic, value: int) -> bool:
-        return not size.free_symbols & self._in_graph and self._ask(sympy.Eq(size, value))
+        return not self._is_born(size) and self._ask(sympy.Eq(size, value))
 
     def _ask(self, fact: sympy.Basic) -> bool:
         return bool(self.env.evaluate_expr(fact))
