@@ -13,41 +13,12 @@ from typing import Any
 import pytest
 import torch
 import torch._dynamo
-import torch._dynamo.backends.common as aot_backends
-import torch._dynamo.convert_frame as convert_frame
-import torch._dynamo.guards as dynamo_guards
-import torch._dynamo.output_graph as output_graph
-import torch._dynamo.utils as dynamo_utils
-import torch._dynamo.variables.builder as builder
-import torch._functorch.config as functorch_config
-import torch._inductor.config as inductor_config
-import torch.fx.experimental.symbolic_shapes as symbolic_shapes
-from torch.fx.experimental.sym_node import SymNode
+from whole_torch import Picture, Undone
 
 import anyshape
 from anyshape.testing import assert_any_shape
 
-
-def picture() -> dict[str, Any]:
-    """Everything of torch that a patch of ours could leave changed: whole namespaces, and all settings."""
-    seen: dict[str, Any] = {}
-    owners: list[Any] = [output_graph, dynamo_utils, builder, aot_backends, convert_frame, dynamo_guards]
-    owners += [symbolic_shapes, symbolic_shapes.ShapeEnv, SymNode, torch.Tensor, torch.nn.functional, torch.ops.aten]
-    for owner in owners:
-        for name, value in vars(owner).items():
-            if callable(value) and not name.startswith("__"):
-                seen[f"{owner.__name__}.{name}"] = id(value)
-    for config in (torch._dynamo.config, functorch_config, inductor_config):
-        for name, value in config.get_config_copy().items():
-            seen[f"{config.__name__}.{name}"] = repr(value)
-    seen["SYMPY_INTERP"] = sorted(symbolic_shapes.SYMPY_INTERP)
-    return seen
-
-
-def changed(before: dict[str, Any]) -> list[str]:
-    # torch.ops.aten fills itself on use: what is new is not a patch, what is different is.
-    after = picture()
-    return [name for name, value in before.items() if after.get(name) != value]
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.distributed.reduce_op`")  # warns when asked for its type
 
 
 @pytest.fixture(autouse=True)
@@ -59,9 +30,65 @@ def settled() -> Iterator[None]:
 
 
 def test_a_compile_leaves_no_patch() -> None:
-    before = picture()
+    before = Picture()
     assert_any_shape(lambda x: torch.tanh(x).squeeze(0), lambda n: torch.randn(n, 3), backend="aot_eager")
-    assert changed(before) == []
+    assert before.changed() == []
+
+
+def trained(compile: Any) -> None:
+    """One capture that goes through all phases: Dynamo, a gradient, Inductor."""
+    torch._dynamo.reset()
+    weight = torch.randn(3, 3, requires_grad=True)
+    f = compile(lambda x: torch.tanh(x @ weight).squeeze(0).sum(), backend="inductor")
+    for n in (5, 1):
+        f(torch.randn(n, 3)).backward()
+
+
+def test_an_undo_that_is_missing_is_seen() -> None:
+    """No patch is taken back, and the picture shows every one; then they are, and it shows none."""
+    trained(torch.compile)
+    with Undone(kept=False) as first:
+        trained(anyshape.compile)
+    before = Picture(first.tables)
+    with Undone(kept=True) as patches:
+        trained(anyshape.compile)
+    try:
+        changed = set(before.changed())
+    finally:
+        patches.undo()
+    assert len(patches.names) > 60
+    assert patches.names - changed <= {"torch._dynamo.variables.builder.GraphArg.reconstruct"}  # by torch's own, here
+    assert before.changed() == []
+    looked_at = {id(table) for table, _ in before.tables.values()}
+    assert [list(table)[:3] for table in patches.tables if id(table) not in looked_at] == []
+
+
+def test_a_setting_or_an_entry_that_stays_changed_is_seen() -> None:
+    before = Picture()
+    with torch._dynamo.config.patch(recompile_limit=77), torch._inductor.config.patch({"cpp.threads": 3}):
+        assert before.changed() == ["torch._dynamo.config.recompile_limit", "torch._inductor.config.cpp.threads"]
+    table = torch._inductor.lowering.lowerings
+    name, stock = next(iter(table.items()))
+    table[name] = len
+    try:
+        assert f"torch._inductor.lowering.lowerings[{name}]" in before.changed()
+    finally:
+        table[name] = stock
+    assert before.changed() == []
+
+
+def test_stock_has_its_own_recompile_limit() -> None:
+    """Programs of anyshape do not use up that of a stock compilation of the same code."""
+    fn = lambda x, name: x + len(name)
+    ours = anyshape.compile(fn, backend="eager")
+    graphs: list[Any] = []
+    stock = torch.compile(fn, backend=lambda graph, inputs: (graphs.append(graph), graph)[1])
+    with torch._dynamo.config.patch(recompile_limit=4):
+        for i in range(4):
+            ours(torch.ones(3), f"ours{i}")
+        for i in range(4):
+            stock(torch.ones(3), f"stock{i}")
+    assert (len(ours.programs), len(graphs)) == (4, 4)
 
 
 def broken(graph: Any, inputs: Any) -> Any:
@@ -83,24 +110,24 @@ def unsupported(x: torch.Tensor) -> torch.Tensor:
     ],
 )
 def test_a_failed_compile_leaves_no_patch(fn: Any, options: dict[str, Any]) -> None:
-    before = picture()
+    before = Picture()
     f = anyshape.compile(fn, **options)
     with pytest.raises(Exception):  # noqa: B017 - which one is not the point here
         f(torch.ones(4, 2))
-    assert changed(before) == []
+    assert before.changed() == []
     with contextlib.suppress(Exception):
         f(torch.ones(5, 2))
-    assert changed(before) == []
+    assert before.changed() == []
 
 
 def test_an_interrupt_leaves_no_patch() -> None:
     def interrupted(graph: Any, inputs: Any) -> Any:
         raise KeyboardInterrupt
 
-    before = picture()
+    before = Picture()
     with pytest.raises(KeyboardInterrupt):
         anyshape.compile(lambda x: x + 1, backend=interrupted)(torch.ones(4))
-    assert changed(before) == []
+    assert before.changed() == []
 
 
 def test_stock_compiles_inside_a_backend_of_ours() -> None:
