@@ -48,9 +48,8 @@ compile = true
 """
 WORDS = (
     b'"', b"'", b"{", b"[", b"]", b"}", b"=", b"\n", b".", b",", b"...", b"-1", b"1e9", b"9" * 30, b"\\ud800",
-    b"\x1b[2J",
-    b"\xff", b"\x00", b"null", b"true", b"NaN", b"members", b"programs", b"where", b"shapes", b"batch", b" % ", b"**",
-    b"<=", b"(", b")", b"bytes", b"sha256", b"name", b"../", b"\xe2\x80\xae",
+    b"\x1b[2J", b"\xff", b"\x00", b"null", b"true", b"NaN", b"members", b"programs", b"where", b"shapes", b"batch",
+    b" % ", b"**", b"<=", b"(", b")", b"bytes", b"sha256", b"name", b"../", b"\xe2\x80\xae",
 )  # fmt: skip
 
 

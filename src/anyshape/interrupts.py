@@ -41,6 +41,7 @@ _unheard: list[tuple[BaseException, types.FrameType]] = []  # raised in a guard,
 _waiting: list[tuple[_Noted, int, Any]] = []  # inside `Change`
 _holds: list[None] = []
 _heeds: list[None] = []
+_NEARBY = 16  # frames from a guard's text to where a verification fails
 
 
 @contextlib.contextmanager
@@ -85,12 +86,20 @@ def pass_on(error: BaseException) -> None:
     own = error if not isinstance(error, Exception) else _of_handler(error) or memory_error(error)
     if own is None:
         return
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None and not frame.f_code.co_filename.startswith("<"):  # the text of the guard
-        frame = frame.f_back
-    if not _heeds and frame is not None and frame.f_back is not None:
-        _unheard[:] = [(own, frame.f_back)]
+    guard = _guard()
+    if not _heeds and guard is not None and guard.f_back is not None:
+        _unheard[:] = [(own, guard.f_back)]
     raise own
+
+
+def _guard() -> types.FrameType | None:
+    """The frame of Dynamo's text of a guard, if one is asking: nearby, not some program that was given as text."""
+    frame: types.FrameType | None = sys._getframe(2)
+    for _ in range(_NEARBY):
+        if frame is None or frame.f_code.co_filename == "<string>":
+            return frame
+        frame = frame.f_back
+    return None
 
 
 def _of_handler(error: BaseException) -> BaseException | None:

@@ -59,6 +59,7 @@ from anyshape._torch import (
     nodes,
     numbers,
     out_calls,
+    own_thread,
     parts,
     products,
     raised,
@@ -149,6 +150,8 @@ def patches(
 
     with contextlib.ExitStack() as stack:
         change = stack.enter_context(interrupts.Change())
+        setup = stack.enter_context(contextlib.ExitStack())
+        setup.enter_context(own_thread.alone())
         stack.enter_context(dynamo_config.patch(**config))
         stack.enter_context(mock.patch.object(output_graph, "ShapeEnv", shape_env))
         stack.enter_context(mock.patch.object(dynamo_utils, "run_node", nodes.run_node))
@@ -203,6 +206,7 @@ def patches(
         names.update({SAME_FLOAT: scalar_arguments.same, IS_EXPRESSIBLE: scalar_arguments.is_expressible})
         stack.enter_context(mock.patch.dict(symbolic_shapes.SYMPY_INTERP, names))
         stack.callback(change.unsettled)
+        setup.close()
         change.settled()
         yield
 
