@@ -23,6 +23,7 @@ from anyshape._torch import (
     capture,
     concrete,
     failures,
+    index_reads,
     light_code,
     memory,
     out_calls,
@@ -231,13 +232,13 @@ def errors_of_the_concrete_run_are_taken_for_results() -> Iterator[None]:
 
 @unfound("made up for: with aot_eager torch's kernels raise eager's error when the graph runs")
 def indices_into_nothing_are_admitted() -> Iterator[None]:
-    with replaced(verify, "_indexes_nothing", lambda call, args, tensors: False):
+    with replaced(index_reads.Reads, "into_nothing", lambda self, is_zero: False):
         yield
 
 
 @fault
 def statistics_of_nothing_are_admitted() -> Iterator[None]:
-    with replaced(verify, "_normalises_nothing", lambda node, tensors: False):
+    with replaced(verify, "_normalises_nothing", lambda run, node, tensors: False):
         yield
 
 
@@ -436,12 +437,6 @@ def sizes_of_a_kind_are_mixed_up() -> Iterator[None]:
         return kind, own[::-1]
 
     with replaced(Kinds, "of", mixed):
-        yield
-
-
-@fault
-def indices_into_nothing_are_fine() -> Iterator[None]:
-    with replaced(verify, "_indexes_nothing", lambda run, call, args, tensors: False):
         yield
 
 
