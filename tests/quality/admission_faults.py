@@ -14,7 +14,7 @@ import sympy
 from faults import replaced
 
 from anyshape import admission_code, dispatch, verify
-from anyshape._torch import concrete, index_reads
+from anyshape._torch import concrete
 from anyshape.local_classes import Kind, Kinds
 
 FAULTS: dict[str, tuple[Any, str]] = {}  # what puts it in, and the program that shows it

@@ -7,6 +7,8 @@ nothing fails whatever it is, and no indices never do. Fake tensors cannot tell,
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,14 +21,14 @@ from anyshape.answers import name_of
 
 @dataclasses.dataclass(frozen=True)
 class Reads:
-    """The sizes that indices go into, and how many indices there are of each kind."""
+    """The sizes that indices go into, and how many there are of each: where there are none of one, nothing is read."""
 
     sizes: Sequence[Any]
     counts: Sequence[Any]
 
     def into_nothing(self, is_zero: Callable[[Any], bool | None]) -> bool:
         """Whether there are indices and nothing for them; numbers that are not known may be 0."""
-        return any(is_zero(n) is True for n in self.sizes) and any(is_zero(n) is False for n in self.counts)
+        return any(is_zero(n) is True for n in self.sizes) and all(is_zero(n) is False for n in self.counts)
 
 
 def _of_dims(given: dict[str, Any]) -> Reads:
@@ -69,9 +71,15 @@ _OTHER_NAMES = {"input": "self"}
 _BY_A_MASK = ("_unsafe_masked_index",)
 
 
-def reads(call: Any) -> bool:
-    """Whether a call reads at indices."""
-    return _reader(call) is not None or name_of(call) in _BY_A_MASK
+def require(call: Any, args: Any, kwargs: Any) -> None:
+    """Have a call insist on what eager insists on: that there is something to read, or no index."""
+    read = of(call, args, kwargs)
+    if read is None or not any(isinstance(n, torch.SymInt) for n in read.sizes):
+        return
+    for size in read.sizes:
+        torch._check(
+            functools.reduce(operator.or_, (n == 0 for n in read.counts), size != 0), lambda: "nothing to read"
+        )
 
 
 def of(call: Any, args: Any, kwargs: Any) -> Reads | None:

@@ -26,7 +26,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.types import py_sym_types
 
 from anyshape import verify
-from anyshape._torch import casts, concrete, conjugates, divisors, memory, subscripts, written_sizes
+from anyshape._torch import casts, concrete, conjugates, divisors, index_reads, memory, subscripts, written_sizes
 from anyshape._torch.forgetting import forget_answers
 from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape._torch.unheard_warnings import unheard
@@ -97,6 +97,7 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
             for tensor in given:
                 forget_answers(tensor)
             written_sizes.require(node.target, args, kwargs)
+            index_reads.require(node.target, args, kwargs)
             divisors.require(node.target, args)
             with unheard():  # it may be for stand-ins, or for answers that are given up again
                 result = _run_node(tracer, node, args, kwargs, nnmodule)
