@@ -201,6 +201,37 @@ class Admission:
             self._evaluate = None
             self.known = {key: True for key, admitted in self.known.items() if admitted}
 
+    def follow_all(self, sizes: Mapping[sympy.Basic, sympy.Basic]) -> list[sympy.Basic] | None:
+        """Facts at `sizes` under which all calls of the aten graph are as traced; None if they are not.
+
+        It is asked where a predicate does not hold, which was relied on silently: so all nodes count.
+        """
+        return self._follow(self.aten_units, sizes)
+
+    def follow_otherwise(self, sizes: Mapping[sympy.Basic, sympy.Basic]) -> list[sympy.Basic] | None:
+        """Facts at `sizes` under which the nodes hold that answer otherwise there than at capture."""
+        units = [u for u in self.units if u.node.contradictory or not all(a.holds(sizes) for a in u.assumed)]
+        answers = self.recording.aot_decisions.values()
+        if self.recording.aot_contradictory or not all(a.holds(sizes) for a in answers):
+            units += self.aten_units
+        return self._follow(units, sizes)
+
+    def _follow(self, units: Iterable[Unit], sizes: Mapping[sympy.Basic, sympy.Basic]) -> list[sympy.Basic] | None:
+        facts: dict[sympy.Basic, None] = {}
+        with self._lock:
+            for unit in units:
+                if not all(symbol in sizes for symbol in unit.symbols):
+                    return None
+                values = tuple(int(sizes[symbol]) for symbol in unit.symbols)
+                local = unit.kind.known(values) or unit.kind.learn(values)
+                if local.difference is not None and not (unit.assumed and self.may_be_unobservable(unit, local)):
+                    return None
+                names = dict(zip(unit.kind.symbols, unit.symbols, strict=True))
+                told = local.difference is None and local in unit.kind.classes
+                own = [f.xreplace(names) for f in local.facts] if told else map(sympy.Eq, unit.symbols, values)
+                facts.update(dict.fromkeys(own))
+        return list(facts)
+
     def retire(self) -> None:
         """From here on nothing is served."""
         self.known = _Nothing()

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anyshape import assertions, interrupts, ops, refusals
+from anyshape import assertions, interrupts, merging, ops, refusals
 from anyshape._torch import (
     afterwards,
     aliases,
@@ -24,12 +24,14 @@ from anyshape._torch import (
     capture,
     code_size,
     common_sizes,
+    compiled_frames,
     failures,
     guard_differences,
     light_code,
     loose_strides,
     memory,
     output_strides,
+    python_code,
     raised,
     specialise,
     steps,
@@ -65,6 +67,24 @@ class RunEagerly(BaseException):
         """Eager had a result where no program could be made: that is worth a word."""
         if not self.expected:
             warnings.warn(f"a call ran eagerly: {self.reason}", FallbackWarning, stacklevel=3)
+
+
+class Found:
+    """Which of some programs computes what a new capture does, and where."""
+
+    def __init__(self, older: Sequence[LiveProgram]) -> None:
+        self._older = older
+        self.program: LiveProgram | None = None
+        self.facts: list[Any] = []
+
+    def look(self, recording: Recording, graph: Any) -> bool:
+        for program in self._older if graph is not None else ():
+            known = program.recording
+            facts = known.graph_of_calls and merging.joins(known, known.graph_of_calls, recording, graph)
+            if facts is not None:
+                self.program, self.facts = program, facts
+                return True
+        return False
 
 
 class LeftOut(Exception):
@@ -119,6 +139,7 @@ class Engine:
         self._recordings: list[Recording] = []
         self._pending: dict[int, LiveProgram] = {}
         self._eager_calls: dict[Any, tuple[str, bool]] = {}
+        self._merge: Found | None = None  # for the frame being captured
         self._left_out: list[str] = []  # why the function's own frame was not captured, for each try
         self.loaded: Sequence[Any] = ()  # programs that other processes have made
         self.waits: Callable[[float | None], bool] = lambda timeout: True  # for those that are at it
@@ -203,11 +224,17 @@ class Engine:
         top = code is self._top or capture.is_torchs_own(code)
         ways = attempts(self.door, top=top, graph_break=capture.graph_break if self._breaks else None)
         kept: frozenset[str] = frozenset()
+        all_ways, older = list(ways), self._older(code)
         while ways:
-            way = ways.pop(0)
+            way, self._merge = ways.pop(0), Found(older) if older else None
             outcome, error = self._attempt(convert, functools.partial(way, kept=kept), whole=code is self._top)
             if isinstance(error, Refused):
                 raise error.error
+            if error is None and self._merge is not None and self._merge.program is not None:
+                if self._merged(self._merge, outcome, frame):
+                    raise RunAgain
+                ways, older = all_ways, []
+                continue
             if error is None and getattr(outcome, "guarded_code", None) is not None:
                 self._publish(outcome.guarded_code, code)
                 return outcome
@@ -248,6 +275,50 @@ class Engine:
         if reached and (self._fullgraph or guard_differences.fails_at_the_limit()):
             raise guard_differences.limit_error(reached)
         return reached
+
+    def _older(self, code: types.CodeType) -> list[LiveProgram]:
+        """Programs that this call may turn out to be one of: nothing of it has run before."""
+        if code is not self._top or self._saves:
+            return []
+        return [p for p in self.programs if p.origin is code and p.recording.forgotten]
+
+    def _merged(self, found: Found, outcome: Any, frame: Any) -> bool:
+        """Whether the call is the program's that computes the same, the frame around the graph being the same too."""
+        program, made = found.program, getattr(outcome, "guarded_code", None)
+        mine = [p for p in self._pending.values() if p.admission is not None]
+        code = program.code() if program is not None and program.code is not None else None
+        if program is None or program.admission is None or made is None or code is None or len(mine) != 1:
+            return False
+        newer = mine[0]
+        assert newer.admission is not None
+        around = compiled_frames.besides_the_graph(made.code)
+        if around is None or around != compiled_frames.besides_the_graph(code):
+            return False
+        facts = self._where_both_hold(
+            program.recording, program.admission, newer.recording, newer.admission, found.facts
+        )
+        places = program.admission.places
+        if facts is None or not all(places.get(s, "").startswith("v[") for fact in facts for s in fact.free_symbols):
+            return False  # or about numbers that no key has
+        text = capture.guard_text(made.guard_manager, newer.admission.inputs)
+        missing = compiled_frames.guards(text) - compiled_frames.guards(program.guards)
+        if not compiled_frames.take_on(frame.f_code, code, sorted(missing), made.guard_manager, frame):
+            return False
+        for predicate in program.recording.forgotten:
+            program.admission.join(predicate, facts)
+        program.join(newer)
+        return capture.is_served(frame, [code])  # something else may differ than sizes
+
+    def _where_both_hold(
+        self, older: Recording, serving: Admission, newer: Recording, made: Admission, found: Sequence[Any]
+    ) -> list[Any] | None:
+        """Where both do the same, and both hold."""
+        otherwise = made.follow_otherwise(newer.actuals)
+        verified = serving.follow_all(merging.sizes_of(older, newer))
+        if otherwise is None or verified is None:
+            return None
+        more = merging.renamed(older, newer, otherwise)
+        return None if more is None else merging.narrowed(found, [*more, *verified])
 
     def _was_led_astray(self) -> bool:
         """Whether AOTAutograd was told what is not true for the sizes at hand, and failed perhaps for that."""
@@ -367,8 +438,11 @@ class Engine:
         recording.inputs = capture.input_sources(graph)
         recording.phase = "aot"
         restore = aliases.restorer(graph)
+        if self._merge is not None:
+            recording.is_known = functools.partial(self._merge.look, recording)
         numbers = capture.graph_numbers(graph) if recording.oblivious.symbols else []
         raises, insists = raised.by(graph, recording), raised.Insists.of(graph)
+        recording.errors = raises, insists is None, restore is None
         master = specialise.Master.of(graph) if self._has_variants(recording) else None
         text = capture.graph_text(graph) if self._saves else ""
         with output_strides.kept(output_strides.of(graph)):
@@ -439,6 +513,11 @@ class Engine:
         recording, places = program.recording, master.places()
         texts = {recording.text(symbol): at for symbol, at in places.items()}
         names = {n: places[s] for s, n in recording.declared.names.items() if s in places}
+        own = python_code.function(
+            [a.fact for a in recording.predicates.values()],
+            {s: f"v[{at}]" for s, at in places.items()},
+        )
+        program.has_own = lambda key: all(own(key))
         clauses = self._specialize if not isinstance(self._specialize, str) else ()
         known = [c for c in clauses if set(c.names) <= names.keys()]
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anyshape.errors import NotCompilableError
-from anyshape.programs import Predicate, Program
+from anyshape.programs import Merge, Predicate, Program
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,6 +135,7 @@ def _facts(program: Program) -> list[tuple[str, str]]:
     """What there is to say about a program, as label and value; only what applies."""
     facts = [("from", f"{program.name} at {_place(program.file, program.line)}")]
     facts += [("predicate", _predicate(predicate)) for predicate in program.predicates]
+    facts += [("merged", _merge(merge)) for merge in program.merges]
     facts += [("requires", requirement) for requirement in program.requirements]
     facts += [("asserts", assertion) for assertion in program.assertions]
     facts.append(("classes", str(program.classes)))
@@ -157,6 +158,12 @@ def _facts(program: Program) -> list[tuple[str, str]]:
 def _predicate(predicate: Predicate) -> str:
     asked = "your code" if predicate.asked_by == "user" else "the framework"
     return f"{predicate.text}    asked by {asked} at {_place(predicate.file, predicate.line)}"
+
+
+def _merge(merge: Merge) -> str:
+    sides = (merge.answered, merge.instead_of)
+    texts = (" and ".join(f"{p.text} ({_place(p.file, p.line)})" for p in side) for side in sides)
+    return " computes the same as ".join(texts)
 
 
 def _place(file: str, line: int) -> str:

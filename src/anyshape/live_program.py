@@ -12,10 +12,11 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from anyshape import merging
 from anyshape._torch import aliases, raised, specialise
 from anyshape.answers import Answer
 from anyshape.dispatch import Admission
-from anyshape.programs import OutCall, Predicate, Program, Variant
+from anyshape.programs import Merge, OutCall, Predicate, Program, Variant
 from anyshape.recording import Recording
 from anyshape.tiers import Tiers
 from anyshape.wording import describe_source
@@ -54,6 +55,8 @@ class LiveProgram:
         self.served: set[object] = set()  # which callables, where several share the program
         self.retired = False  # another one serves all that it served
         self.tiers: Tiers | None = None
+        self.merges: list[Merge] = []
+        self.has_own: Callable[[Any], bool] = lambda key: True  # whether sizes answer all predicates as the capture did
         self.made: Made | None = None  # only where programs are saved
         self.contiguous: Variant | None = None
         self.contiguous_calls = 0
@@ -65,7 +68,7 @@ class LiveProgram:
             name=name,
             file=file,
             line=line,
-            predicates=tuple(self._predicate(a) for a in self.recording.predicates.values()),
+            predicates=tuple(self.predicate(a) for a in self.recording.predicates.values()),
             requirements=tuple(self.recording.text(a.fact) for a in self.recording.requirements.values()),
             classes=self.admission.classes,
             variants=self._variants(),
@@ -75,12 +78,25 @@ class LiveProgram:
             verify_seconds=self.admission.verify_seconds,
             graph_breaks=tuple(self.recording.graph_breaks),
             out_calls=tuple(self._out_calls()),
+            merges=tuple(self.merges),
             dropped=tuple(self.tiers.dropped) if self.tiers is not None else (),
             conditions=self.apart,
             assertions=tuple(self.recording.text(fact) for fact in self.recording.oblivious.assertions),
             verifications=self.admission.verifications,
             untold=self.admission.untold,
         )
+
+    def join(self, newer: LiveProgram) -> None:
+        """The sizes that `newer` was captured for are served from here on, and `newer` is not needed."""
+        own, here = self.recording, merging.sizes_of(self.recording, newer.recording)
+        known = {own.text(fact) for fact in own.predicates}
+        others = (newer.predicate(a) for a in newer.recording.predicates.values())
+        instead = (self.predicate(a) for a in own.predicates.values() if not a.holds(here))
+        merge = Merge(tuple(p for p in others if p.text not in known), tuple(instead))
+        if merge not in self.merges:
+            self.merges.append(merge)
+        if self.tiers is not None:  # a variant is made from the captured graph, which was not looked at for these sizes
+            self.tiers.own = self.has_own
 
     def _variants(self) -> tuple[Variant, ...]:
         hot = self.tiers.variants if self.tiers is not None else ()
@@ -99,6 +115,6 @@ class LiveProgram:
                 reason = self.recording.copied.get(source, "the buffer is a view, or one of several at the same place")
             yield OutCall(op, describe_source(source), file, int(line), reason is None, reason or "")
 
-    def _predicate(self, answer: Answer) -> Predicate:
+    def predicate(self, answer: Answer) -> Predicate:
         file, _, line = answer.where.rpartition(":")
         return Predicate(self.recording.text(answer.fact), answer.asked_by, file, int(line) if line.isdigit() else 0)

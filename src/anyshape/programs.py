@@ -49,6 +49,18 @@ class OutCall:
 
 
 @dataclasses.dataclass(frozen=True)
+class Merge:
+    """Sizes that a program serves although they answer a predicate of its own otherwise: both compute the same."""
+
+    answered: tuple[Predicate, ...]  # as the sizes that joined answer
+    instead_of: tuple[Predicate, ...]  # the program's own
+
+    def __str__(self) -> str:
+        answered, own = (" and ".join(p.text for p in each) for each in (self.answered, self.instead_of))
+        return f"{answered} computes the same as {own}"
+
+
+@dataclasses.dataclass(frozen=True)
 class Program:
     """One compiled program: what it assumes, what it has served, and what it cost."""
 
@@ -66,6 +78,7 @@ class Program:
     graph_breaks: tuple[str, ...]
     out_calls: tuple[OutCall, ...] = ()
     dropped: tuple[str, ...] = ()  # variants that were given up, and why
+    merges: tuple[Merge, ...] = ()
     assertions: tuple[str, ...] = ()  # what it asserts of each call, under oblivious semantics
     verifications: int = 0  # nodes run on fake tensors since the capture, each to learn a local class
     untold: tuple[str, ...] = ()  # nodes that are run for each new size that answers otherwise, and why

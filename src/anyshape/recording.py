@@ -118,6 +118,11 @@ class Recording:
         self._told_of_units: set[sympy.Basic] = set()  # sizes of which the current node was told that they are 0 or 1
         self._told_generally: set[sympy.Basic] = set()  # and those of which it was told what holds for most
         self._for_hints: dict[sympy.Basic, sympy.Basic] = {}  # what was asked, and what it is for the hints
+        self.units: set[sympy.Basic] = set()  # predicates that only tell sizes of 0 and 1 from the rest
+        self.forgotten: set[sympy.Basic] = set()  # those of them that the backend did not know of
+        self.errors: Any = None  # what is made of those that the program raises
+        self.graph_of_calls: Any = None  # the aten graph, where another can be compared with it
+        self.is_known: Callable[[Any], bool] | None = None  # whether a program computes what an aten graph does
         self._insisted: set[sympy.Basic] = set()  # what the node at hand required it does not ask
         self._choices: set[sympy.Basic] = set()  # of any node
         self._outcomes: dict[sympy.Basic, bool] = {}  # every decision's, for the backend to be told the same
@@ -500,7 +505,10 @@ class Recording:
 
     def _assume(self, expr: sympy.Basic, outcome: sympy.Basic, *, baked: bool = False) -> None:
         note = self._note(expr, bool(outcome))
+        if self.phase == "trace" and note.fact not in self.predicates and self._is_about_units(expr):
+            self.units.add(note.fact)
         self.predicates.setdefault(note.fact, note)
+        self.forgotten.discard(note.fact)  # asked once more by the backend
         alone = self.substituted and self.phase == "trace" and (self.node is None or baked)
         if alone and not note.holds(self.actuals):
             self.blame(expr)

@@ -144,6 +144,7 @@ class Tiers:
         self.policy = policy or Policy()
         self._worker = worker or WORKER
         self._sizes: dict[Key, _Sizes] = {}
+        self.own: Callable[[Key], bool] = lambda key: True  # whether code may be made for a size
         self._lock = threading.Lock()
         self.dropped: collections.Counter[str] = collections.Counter()
 
@@ -190,7 +191,10 @@ class Tiers:
         with self._lock:
             if len(self._sizes) >= self.policy.most_keys:
                 self._sizes = {k: s for k, s in self._sizes.items() if s.run is not None or s.state == "compiling"}
-            return self._sizes.setdefault(key, _Sizes(self._clock()))
+            made = self._sizes.setdefault(key, _Sizes(self._clock()))
+            if not self.own(key):
+                made.state = "left"
+            return made
 
     def _count(self, key: Key, sizes: _Sizes, args: Sequence[Any]) -> Any:
         sizes.calls += 1

@@ -17,10 +17,11 @@ import sympy
 import torch
 import torch.nn.functional as F
 
-from anyshape import attempts, compiler, dispatch, engine, ops, verify
+from anyshape import attempts, compiler, dispatch, engine, merging, ops, verify
 from anyshape._torch import (
     aliases,
     capture,
+    compiled_frames,
     failures,
     index_reads,
     light_code,
@@ -35,6 +36,7 @@ from anyshape.answers import NodeRecord
 from anyshape.dispatch import Admission
 from anyshape.fuzz.oracle import Target
 from anyshape.local_classes import Kind
+from anyshape.ops import settled
 from anyshape.recording import Recording
 
 Fault = Callable[[], contextlib.AbstractContextManager[None]]
@@ -573,4 +575,68 @@ def a_variant_is_compiled_without_gradients() -> Iterator[None]:
         return None if made is None else dataclasses.replace(made, grad=False)
 
     with replaced(specialise.Master, "of", classmethod(ungraded)):
+        yield
+
+
+# -- merges: generated programs hardly branch on a size of 1, so these are looked for in `merged_programs` -------------
+
+MERGES: dict[str, Fault] = {}
+
+
+def merge_fault(function: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
+    MERGES[function.__name__] = contextlib.contextmanager(function)
+    return function
+
+
+@merge_fault
+def graphs_that_differ_are_merged() -> Iterator[None]:
+    with replaced(merging._Read, "agrees", lambda self, newer: True):
+        yield
+
+
+@merge_fault
+def frames_that_differ_are_merged() -> Iterator[None]:
+    with replaced(compiled_frames, "besides_the_graph", lambda code: ()):
+        yield
+
+
+@merge_fault
+def guards_of_the_other_side_are_not_taken_on() -> Iterator[None]:
+    with replaced(compiled_frames, "guards", lambda text: frozenset()):
+        yield
+
+
+@merge_fault
+def a_merge_holds_for_all_sizes() -> Iterator[None]:
+    with replaced(merging, "narrowed", lambda facts, more: []):
+        yield
+
+
+@merge_fault
+def a_merge_holds_whatever_else_is_asked() -> Iterator[None]:
+    narrowed = merging.narrowed
+
+    def numbers_alone(facts: Any, more: Any) -> Any:
+        known = narrowed(facts, more)
+        return None if known is None else [f for f in known if isinstance(f, sympy.Eq)]
+
+    with replaced(merging, "narrowed", numbers_alone):
+        yield
+
+
+@merge_fault
+def causal_masks_never_matter() -> Iterator[None]:
+    never = dict.fromkeys(settled.RULES, lambda args, sizes: {**args, "is_causal": False})
+    with mock.patch.dict(settled.RULES, never):
+        yield
+
+
+@merge_fault
+def arguments_are_not_compared() -> Iterator[None]:
+    plain = merging._Reading._plain
+
+    def blind(self: Any, value: Any) -> Any:
+        return "a number" if type(value) is int else plain(self, value)
+
+    with replaced(merging._Reading, "_plain", blind):
         yield

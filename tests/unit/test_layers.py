@@ -35,7 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("recording", "ops"),
     ("_torch",),
     ("verify",),
-    ("unseen", "local_classes"),
+    ("unseen", "local_classes", "merging"),
     (
         "_torch/nodes",
         "_torch/capture",

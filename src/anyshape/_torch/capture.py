@@ -43,6 +43,7 @@ from torch.utils import _pytree as pytree
 from anyshape import _version, interrupts
 from anyshape._torch import (
     afterwards,
+    aten_graphs,
     breaks,
     collapsing,
     compiling,
@@ -309,8 +310,14 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
         return _stock_aot_module_simplified(mod, args, **kwargs)
     calls_kernels = kwargs.get("fw_compiler") is debugging.boxed_nop
 
-    def remembering(compiler: Any) -> Any:
+    def remembering(compiler: Any, *, alone: bool) -> Any:
         def compile_(graph: Any, inputs: Any) -> Any:
+            if alone and (recording.units or recording.is_known is not None):
+                recording.graph_of_calls = aten_graphs.remember(graph, recording.inputs)
+                if recording.is_known is not None and recording.is_known(recording.graph_of_calls):
+                    return _not_compiled
+                if isinstance(recording.env, FreeShapeEnv):
+                    recording.forgotten = recording.env.forget(recording.units)
             recording.aten.extend(nodes.aten_nodes(graph, strides_show=not recording.loose_strides))
             first_calls.note(graph)
             if recording.leaves_no_trace is None:  # the forward; its gradient is compiled after it
@@ -331,10 +338,16 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
 
     for name in ("fw_compiler", "bw_compiler", "inference_compiler"):
         if kwargs.get(name) is not None:
-            kwargs[name] = remembering(kwargs[name])
+            kwargs[name] = remembering(kwargs[name], alone=name == "inference_compiler")
     with unheard():  # every node is run again, for free sizes
         return _stock_aot_module_simplified(mod, args, **kwargs)
 
+
+def _not_compiled(*args: Any) -> Any:
+    raise AssertionError("a program that is another one is not called")
+
+
+_not_compiled._boxed_call = True  # type: ignore[attr-defined]
 
 _stock_meta_converter = MetaConverter.__call__
 

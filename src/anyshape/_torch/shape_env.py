@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from unittest import mock
 
@@ -56,6 +56,7 @@ _WITHOUT_QUESTIONS = {
     "min": lambda *numbers: functools.reduce(torch.sym_min, numbers),
     "max": lambda *numbers: functools.reduce(torch.sym_max, numbers),
 }
+_BOUNDS = (sympy.Ne, sympy.Gt, sympy.Ge, sympy.Lt, sympy.Le)
 _MOST_CASES = 5  # symbols in a question worth a case distinction
 
 
@@ -376,6 +377,35 @@ class FreeShapeEnv(ShapeEnv):
             self.guards.append(ShapeGuard(fact, self._get_sloc(), size_oblivious=False))
         self.axioms.update(dict(self.get_implications(self.simplify(fact))))
         self._changed()
+
+    def forget(self, facts: Iterable[sympy.Basic]) -> set[sympy.Basic]:
+        """From here on these are not known; gives those that could be forgotten.
+
+        Bounds are, unless a size has become a number by them.
+        """
+        gone = {f for f in facts if isinstance(f, _BOUNDS)}
+        sizes = {size for f in gone for s in f.free_symbols for size in (s, *self.replace(s).free_symbols)}
+        sizes |= {s for s in self.replacements if not sizes.isdisjoint(self.replace(s).free_symbols)}
+        if not all(self.recording.owns(s) and self.recording.symbols[s].kind == "size" for s in sizes):
+            return set()
+        if not all(self.replace(s).is_Symbol for s in sizes):
+            return set()
+        self.var_to_range.update(dict.fromkeys(sizes, _FROM_ZERO))
+        for fact in gone:
+            for axiom, _ in (*self.get_implications(fact), *self.get_implications(self.simplify(fact))):
+                self.axioms.pop(axiom, None)
+        self.guards[:] = [g for g in self.guards if g.expr not in gone]
+        getattr(ShapeEnv._maybe_guard_rel, "cache_clear", lambda: None)()
+        known = (self.recording.predicates, self.recording.requirements, self.recording.facts)
+        for answer in [a for answers in known for a in answers.values()]:
+            if answer.fact not in gone and not sizes.isdisjoint(answer.fact.free_symbols):
+                self.learn(answer.fact, guard=False)
+        self._settled.clear()
+        self._open.clear()
+        self._settled_version = self._possible = None
+        self._changed()
+        self._replacements_changed()
+        return gone
 
     def _narrow(self, symbol: sympy.Symbol, fact: sympy.Basic) -> None:
         """`n <= 1` and `n != 0` make 1 of it: torch itself narrows no range for a `!=` (symbolic_shapes.py)."""
