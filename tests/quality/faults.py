@@ -22,6 +22,7 @@ from anyshape._torch import (
     aliases,
     capture,
     concrete,
+    divisions,
     failures,
     light_code,
     memory,
@@ -41,6 +42,7 @@ Fault = Callable[[], contextlib.AbstractContextManager[None]]
 FAULTS: dict[str, Fault] = {}
 
 
+OF_NUMBERS: dict[str, Fault] = {}  # those that programs over Python numbers find, with Inductor
 UNFOUND: dict[str, str] = {}  # those that the fuzzer does not find, and why
 
 
@@ -696,4 +698,22 @@ def a_variant_is_compiled_without_gradients() -> Iterator[None]:
         return None if made is None else dataclasses.replace(made, grad=False)
 
     with replaced(specialise.Master, "of", classmethod(ungraded)):
+        yield
+
+
+# -- numbers ---------------------------------------------------------------------------------------------------
+
+
+def fault_of_numbers(function: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
+    OF_NUMBERS[function.__name__] = contextlib.contextmanager(function)
+    return function
+
+
+@fault_of_numbers
+def a_negative_divisor_is_taken_for_one() -> Iterator[None]:
+    def print_floor_div(self: Any, expr: Any) -> str:
+        base, divisor = map(self.doprint, expr.args)
+        return f"(({base}) // max({divisor}, 1))"
+
+    with replaced(divisions, "_print_floor_div", print_floor_div):
         yield
