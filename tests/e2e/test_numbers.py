@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import pytest
 import sympy
@@ -15,7 +14,7 @@ from torch._inductor.utils import fresh_inductor_cache
 from torch.utils._sympy.functions import FloorDiv, PythonMod
 
 import anyshape
-from anyshape._torch import divisions, integer_division
+from anyshape._torch import divisions, integer_functions
 from anyshape.fuzz import scalar_oracle, scalars
 from anyshape.fuzz.oracle import Target
 
@@ -76,6 +75,10 @@ def summed(x: Any, a: Any) -> Any:
     return a + 1e16 - 1e16, x * (a + 1e16 - 1e16), -(a * 3) / 7
 
 
+def made(x: Any, a: Any) -> Any:
+    return torch.tensor(a) + x
+
+
 def lengths(*sizes: int) -> list[tuple[Any, ...]]:
     return [(torch.arange(float(n)),) for n in sizes]
 
@@ -98,6 +101,7 @@ CASES: list[tuple[Callable[..., Any], list[tuple[Any, ...]]]] = [
     (tensors_divided, numbers(2, 7, -3, 0)),
     (rolled, numbers(2, True, -1)),
     (summed, numbers(2.0, 0.5, -1.5)),
+    (made, numbers(2.0, 1e300, math.inf)),
 ]
 
 
@@ -151,6 +155,32 @@ def test_code_around_kernels_divides_as_python_does() -> None:
     assert [eval(text, {"n": 7, "m": by}) for by in (-2, 0, 2)] == [-4, 7, 3]
 
 
+def kernels(x: Any, n: Any) -> Any:
+    bits = torch.arange(3) - (n ^ 5), torch.arange(3) * (n & 3), torch.arange(3) + (n | 3)
+    return *bits, torch.div(torch.arange(5) - 2, n, rounding_mode="trunc"), x.norm(300), x * complex(0, math.inf)
+
+
+def test_kernels_compute_with_numbers_as_eager_does() -> None:
+    compiled = anyshape.compile(kernels)
+    for arguments in [(torch.full((size,), 1.5), n) for size, n in ((1, 100), (4, -3), (1, 7), (0, 2), (3, 0))]:
+        want, got = _outcome(kernels, arguments), _outcome(compiled, arguments)
+        if isinstance(want, tuple):
+            want, got = ((*r[:-1], torch.view_as_real(r[-1])) for r in (want, got))
+        assert scalar_oracle.difference_of(want, got) is None, arguments
+    assert len(compiled.programs) == 1
+
+
+def select(x: Any, index: Any, divisor: Any) -> Any:
+    return x.index_select(0, index), torch.div(index, divisor, rounding_mode="trunc")
+
+
+def test_kernels_refuse_what_eager_refuses() -> None:
+    compiled = anyshape.compile(select)
+    for index, divisor in ((2, 2), (-1, 2), (0, -3), (9, 2), (1, 0)):
+        arguments = torch.arange(4.0), torch.tensor([index]), torch.tensor([divisor])
+        assert scalar_oracle.difference_of(_outcome(select, arguments), _outcome(compiled, arguments)) is None
+
+
 def fresh(x: Any, n: Any) -> Any:
     return x.new_ones((n % 7,))
 
@@ -165,7 +195,7 @@ def test_cached_code_is_as_guarded_as_fresh_code() -> None:
 @pytest.mark.parametrize("divisor", [-3, -2, 2, 5])
 def test_quotients_of_quotients(divisor: int) -> None:
     n = sympy.Symbol("n", integer=True)
-    with integer_division.patches():
+    with integer_functions.patches():
         nested = FloorDiv(FloorDiv(n, 4), divisor)
         remainder = PythonMod(-sympy.Symbol("p", integer=True, positive=True) - 5, divisor)
     for number in range(-30, 30):
@@ -182,19 +212,3 @@ def test_random_programs_of_numbers() -> None:
 
 
 KEPT = (0, 24, 34)  # programs that differed once
-
-
-def test_a_division_that_was_wrong_is_found() -> None:
-    """With the fault put back, one of the first programs that divides tells."""
-    program = scalars.Program(
-        (scalars.Statement(scalars.Part("t", "x[: {k} // {i}]", (scalars.Part("k", "10"), scalars.Part("i", "n")))),),
-        tuple(f"tensor(5, 2), {n}, 1, 0.5, 0.5, True, torch.tensor(1)" for n in (3, -2)),
-    )
-    target = Target(backend="inductor", economy=False)
-    with fresh_inductor_cache(), mock.patch.object(divisions, "_print_floor_div", _wrong):
-        assert scalar_oracle.difference(program, target) is not None
-
-
-def _wrong(self: Any, expr: Any) -> str:
-    base, divisor = map(self.doprint, expr.args)
-    return f"(({base}) // max({divisor}, 1))"

@@ -22,6 +22,7 @@ from anyshape._torch import (
     aliases,
     capture,
     compiled_frames,
+    divisions,
     failures,
     index_reads,
     light_code,
@@ -43,6 +44,7 @@ Fault = Callable[[], contextlib.AbstractContextManager[None]]
 FAULTS: dict[str, Fault] = {}
 
 
+OF_NUMBERS: dict[str, Fault] = {}  # those that programs over Python numbers find, with Inductor
 UNFOUND: dict[str, str] = {}  # those that the fuzzer does not find, and why
 
 
@@ -639,4 +641,22 @@ def arguments_are_not_compared() -> Iterator[None]:
         return "a number" if type(value) is int else plain(self, value)
 
     with replaced(merging._Reading, "_plain", blind):
+        yield
+
+
+# -- numbers ---------------------------------------------------------------------------------------------------
+
+
+def fault_of_numbers(function: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
+    OF_NUMBERS[function.__name__] = contextlib.contextmanager(function)
+    return function
+
+
+@fault_of_numbers
+def a_negative_divisor_is_taken_for_one() -> Iterator[None]:
+    def print_floor_div(self: Any, expr: Any) -> str:
+        base, divisor = map(self.doprint, expr.args)
+        return f"(({base}) // max({divisor}, 1))"
+
+    with replaced(divisions, "_print_floor_div", print_floor_div):
         yield

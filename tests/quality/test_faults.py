@@ -13,8 +13,10 @@ import pathlib
 from collections.abc import Iterator
 
 import pytest
-from faults import FAULTS, TARGETS, UNFOUND
+from faults import FAULTS, OF_NUMBERS, TARGETS, UNFOUND, WITH_INDUCTOR
+from torch._inductor.utils import fresh_inductor_cache
 
+from anyshape.fuzz import scalar_oracle, scalars
 from anyshape.fuzz.case import Case
 from anyshape.fuzz.generate import generate
 from anyshape.fuzz.oracle import Target, judge
@@ -89,3 +91,18 @@ def test_each_can_be_put_in(name: str) -> None:
     """What it replaces is still there, and is called as it was."""
     with FAULTS[name]():
         pass
+
+
+NUMBERS_FOUND = {"a_negative_divisor_is_taken_for_one": 121}  # the number of the program that shows it
+MOST_OF_NUMBERS = 500
+
+
+@pytest.mark.parametrize("name", OF_NUMBERS)
+def test_a_fault_of_numbers_is_found(name: str) -> None:
+    number = NUMBERS_FOUND[name]
+    assert number < MOST_OF_NUMBERS
+    (program,) = scalars.programs(SEED, number, number + 1)
+    with fresh_inductor_cache(), OF_NUMBERS[name]():
+        assert scalar_oracle.difference(program, WITH_INDUCTOR) is not None
+    with fresh_inductor_cache():
+        assert scalar_oracle.difference(program, WITH_INDUCTOR) is None

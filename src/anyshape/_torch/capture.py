@@ -52,7 +52,7 @@ from anyshape._torch import (
     first_calls,
     float_arithmetic,
     formatted,
-    integer_division,
+    integer_functions,
     lazy_modules,
     light_code,
     loose_strides,
@@ -185,7 +185,7 @@ def patches(
         stack.enter_context(scans.patches())
         stack.enter_context(ranges.patches())
         stack.enter_context(numbers.patches())
-        stack.enter_context(integer_division.patches())
+        stack.enter_context(integer_functions.patches())
         stack.enter_context(formatted.patches())
         stack.enter_context(float_arithmetic.patches())
         stack.enter_context(scalar_writes.patches())

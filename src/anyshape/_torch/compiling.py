@@ -31,6 +31,7 @@ from anyshape._torch import (
     folds,
     gpu_repairs,
     kept_copies,
+    kernel_numbers,
     lowering,
     output_strides,
     pooled_gradients,
@@ -75,6 +76,7 @@ def scope() -> Iterator[None]:
         stack.enter_context(folds.patches())
         stack.enter_context(saved_strides.patches())
         stack.enter_context(shuffles.patches())
+        stack.enter_context(kernel_numbers.patches())
         yield
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
 import sympy
@@ -39,8 +39,8 @@ class _Written(sympy.Function):
     nargs: tuple[int, ...] = (2,)
     is_integer = None
     is_extended_real = True
-    call: Callable[[Any, Any], Any]
-    sign: str
+    call: ClassVar[Any]
+    sign: ClassVar[str]
 
     @classmethod
     def eval(cls, a: Any, b: Any) -> Any:
@@ -80,6 +80,12 @@ _OF_FLOATS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]
 }
 
 
+def _of_arguments(node: Any) -> bool:
+    """Whether an int or float argument is part of a number."""
+    recording = node.shape_env.recording
+    return bool(recording.owns(node.expr) and not recording.are_sizes(node.expr))
+
+
 def _method(name: str, stock: Any) -> Any:
     call, function = _OF_FLOATS[name]
 
@@ -87,6 +93,8 @@ def _method(name: str, stock: Any) -> Any:
         floats = name == "_int_truediv" or float in (self.pytype, other.pytype)
         if not floats or not isinstance(self.shape_env, FreeShapeEnv) or get_proxy_mode() is not None:
             return stock(self, other)
+        if not (_of_arguments(self) or _of_arguments(other)):
+            return stock(self, other)  # what formulas of gradients make of sizes, C++ divides by 0
         hint = call(self.hint, other.hint) if None not in (self.hint, other.hint) else None
         return SymNode(function(self.expr, other.expr), self.shape_env, float, hint, fx_node=None)
 
@@ -96,6 +104,8 @@ def _method(name: str, stock: Any) -> Any:
 def _negative(stock: Any) -> Any:
     def negative(self: Any) -> Any:
         if self.pytype is not float or not isinstance(self.shape_env, FreeShapeEnv) or get_proxy_mode() is not None:
+            return stock(self)
+        if not _of_arguments(self):
             return stock(self)
         hint = None if self.hint is None else -self.hint
         return SymNode(FloatMul(_MINUS_ONE, self.expr), self.shape_env, float, hint, fx_node=None)

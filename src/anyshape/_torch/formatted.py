@@ -1,21 +1,27 @@
 """Numbers in texts.
 
-Owns one repair (torch 2.11 to 2.15): of `f"{n}"` Dynamo remembers where `n` came from, and gives the number itself back
-where the text is returned. What is said of the text (`!r`) is left out, too.
+Owns two repairs (torch 2.11 to 2.15). Of `f"{n}"` Dynamo remembers where `n` came from, and gives the number itself
+back where the text is returned. What is said of the text (`!r`) is left out, too. And the code of a graph with a
+complex infinity or nan in it has names (`infj`) that mean nothing there.
 """
 
 from __future__ import annotations
 
+import cmath
 import contextlib
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
+import torch.fx.graph as fx_graph
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from torch._dynamo.variables import StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
+from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+from torch.fx.graph import _CustomBuiltin
 
 _stock: Any = getattr(InstructionTranslatorBase, "_format_value", None)
+_NAMES = {"infj": cmath.infj, "nanj": cmath.nanj}
 _CONVERSIONS = {0: "", 1: "!s", 2: "!r", 3: "!a"}
 
 
@@ -27,11 +33,24 @@ def _format_value(self: Any, fmt_spec: Any, flags: int) -> None:
     return None
 
 
+_stock_header = PythonWrapperCodegen.write_header
+
+
+def _write_header(self: Any) -> None:
+    _stock_header(self)
+    for name in _NAMES:
+        self.imports.writeline(f"from cmath import {name}")
+
+
 @contextlib.contextmanager
 def patches() -> Iterator[None]:
     """For a capture."""
-    if _stock is None:
-        yield
-        return
-    with mock.patch.object(InstructionTranslatorBase, "_format_value", _format_value):
+    with contextlib.ExitStack() as stack:
+        names = {
+            name: _CustomBuiltin(f"{name} = complex(0, {part})", complex(0, part)) for name, part in _NAMES.items()
+        }
+        stack.enter_context(mock.patch.object(PythonWrapperCodegen, "write_header", _write_header))
+        stack.enter_context(mock.patch.dict(fx_graph._custom_builtins, names))
+        if _stock is not None:
+            stack.enter_context(mock.patch.object(InstructionTranslatorBase, "_format_value", _format_value))
         yield

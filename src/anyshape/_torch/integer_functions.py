@@ -1,8 +1,9 @@
-"""Integer division by negative numbers, as an expression.
+"""Functions of ints, as expressions.
 
-Owns two repairs of torch's functions for sympy (torch/utils/_sympy/functions.py, 2.11 to 2.15), which simplify as if
-nothing were negative: `(n // 4) // -2` is not `n // -8`, and `-5 % -2` is not `-5`. They hold for all that is made of
-such expressions in a capture, also where a number is put in later.
+Owns three repairs of torch's functions for sympy (torch/utils/_sympy/functions.py, 2.11 to 2.15). They simplify as if
+nothing were negative: `(n // 4) // -2` is not `n // -8`, and `-5 % -2` is not `-5`. And what `&`, `|` and `^` give is
+not said to be an int, so that Inductor promotes to a float. They hold for all that is made of such expressions in a
+capture, also where a number is put in later.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 import sympy
+import torch.utils._sympy.functions as functions
 from torch.utils._sympy.functions import FloorDiv, PythonMod
 
 _stock_floor_div: Callable[..., Any] = FloorDiv.__new__
@@ -38,5 +40,11 @@ def _mod(cls: Any, *args: Any, **options: Any) -> Any:
 @contextlib.contextmanager
 def patches() -> Iterator[None]:
     """For a capture."""
-    with mock.patch.object(FloorDiv, "__new__", _floor_div), mock.patch.object(PythonMod, "__new__", _mod):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(FloorDiv, "__new__", _floor_div))
+        stack.enter_context(mock.patch.object(PythonMod, "__new__", _mod))
+        for name in ("and", "or", "xor"):
+            bitwise = getattr(functions, f"BitwiseFn_bitwise_{name}", None)
+            if bitwise is not None:
+                stack.enter_context(mock.patch.object(bitwise, "is_integer", True))
         yield

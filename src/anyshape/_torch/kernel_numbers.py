@@ -1,0 +1,76 @@
+"""Values for which Inductor's kernels compute otherwise than eager (torch 2.11 to 2.15).
+
+Owns three repairs. A division of ints that rounds to zero is C++'s own, which ends the process where the divisor is 0:
+it is made of the one that rounds down, which says so. `index_select` counts from the end where an index is negative,
+which eager refuses. And a norm of another order than 0, 1, 2 and infinity is a sum of powers, also of one element, of
+which eager takes the absolute value: powers of a high order do not fit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import torch
+import torch._inductor.decomposition as decomposition
+import torch._inductor.lowering as inductor_lowering
+from torch._inductor.virtualized import ops
+
+_aten = torch.ops.aten
+_SELECT, _NORM = _aten.index_select.default, _aten.linalg_vector_norm.default
+_stock_truncdiv: Any = inductor_lowering.truncdiv
+_ORDERS = (0, 1, 2, math.inf, -math.inf)
+
+
+def _rounded_to_zero(dtype: torch.dtype) -> Any:
+    def inner(a: Any, b: Any) -> Any:
+        zero, one = ops.constant(0, dtype), ops.constant(1, dtype)
+        quotient = ops.floordiv(a, b)
+        rest = ops.sub(a, ops.mul(quotient, b))
+        is_less = ops.and_(ops.ne(rest, zero), ops.lt(quotient, zero))
+        return ops.where(is_less, ops.add(quotient, one), quotient)
+
+    return inductor_lowering.make_pointwise(inner)
+
+
+def _truncdiv(a: Any, b: Any) -> Any:
+    tensors = [x for x in (a, b) if hasattr(x, "get_device") and x.get_device() is not None]
+    if not tensors or any(t.get_device().type != "cpu" for t in tensors):
+        return _stock_truncdiv(a, b)
+    return _rounded_to_zero(tensors[0].get_dtype())(a, b)
+
+
+def _select(stock: Any) -> Any:
+    def index_select(x: Any, dim: int, index: Any) -> Any:
+        if x.dim() == 0 or index.dtype.is_floating_point:
+            return stock(x, dim, index)
+        return stock(x, dim, torch.where(index < 0, x.shape[dim], index))  # which is beyond it
+
+    return index_select
+
+
+def _norm(stock: Any) -> Any:
+    def vector_norm(x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+        powers = stock(x, ord, dim, keepdim, dtype=dtype)
+        if ord in _ORDERS:
+            return powers
+        dims = range(x.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
+        count = math.prod(x.shape[d] for d in dims)
+        if isinstance(count, int):
+            return stock(x, 1, dim, keepdim, dtype=dtype) if count == 1 else powers
+        one = torch.full((), count, device=x.device) == 1  # not a question: one program is for all sizes
+        return torch.where(one, stock(x, 1, dim, keepdim, dtype=dtype), powers)
+
+    return vector_norm
+
+
+@contextlib.contextmanager
+def patches() -> Iterator[None]:
+    """For what is compiled."""
+    table = decomposition.decompositions
+    ours = {op: make(table[op]) for op, make in ((_SELECT, _select), (_NORM, _norm)) if op in table}
+    with mock.patch.dict(table, ours), mock.patch.object(inductor_lowering, "truncdiv", _truncdiv):
+        yield
