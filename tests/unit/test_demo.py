@@ -80,7 +80,6 @@ def run_cli(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 
 def test_exit_status(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("typer")
     case = next(c for c in SMALL if c.name == "topk(x, k)")
     monkeypatch.setattr(demo, "run", lambda backend: [demo.run_case(case, demo.OURS, backend=backend)])
     assert run_cli(monkeypatch, "demo", "--backend", "eager") == 0
@@ -95,13 +94,6 @@ def test_exit_status(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     assert run_cli(monkeypatch, "demo", "--backend", "eager") == 1
 
 
-def test_typer_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(sys.modules, "typer", None)
-    assert run_cli(monkeypatch, "demo") == 2
-    assert capsys.readouterr().err.startswith("AS002: the command line needs the package 'typer'")
-
-
 def test_module_and_help() -> None:
-    pytest.importorskip("typer")
     done = subprocess.run([sys.executable, "-m", "anyshape", "--help"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and "demo" in done.stdout

@@ -52,7 +52,7 @@ def test_readme_example_has_the_programs_it_names(monkeypatch: pytest.MonkeyPatc
     with_backend(monkeypatch, "eager")
     scope: dict[str, Any] = {}
     exec(compile(blocks("README.md")[0], "<README.md>", "exec"), scope)
-    assert sorted(p.behaviour for p in scope["head"].programs) == ["x.shape[0] <= 8", "x.shape[0] > 8"]
+    assert sorted(p.behavior for p in scope["head"].programs) == ["x.shape[0] <= 8", "x.shape[0] > 8"]
 
 
 def test_every_page_is_in_the_navigation() -> None:

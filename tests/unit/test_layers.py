@@ -13,7 +13,19 @@ MODULES = sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.py"))
 
 # From the ground up. A module imports from its own layer and from those before it; a folder stands for what is in it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("_version", "errors", "programs", "answers", "orders", "questions", "wording", "keys", "limits"),
+    (
+        "_version",
+        "errors",
+        "programs",
+        "answers",
+        "orders",
+        "questions",
+        "wording",
+        "keys",
+        "limits",
+        "option_types",
+        "help_pages",
+    ),
     ("declaration", "solver", "explain", "tiers", "artifact", "size_conditions"),
     ("spec_file", "declared", "oblivious"),
     ("door", "doctor"),
@@ -63,6 +75,8 @@ WITHOUT_TORCH = (
     "wording",
     "keys",
     "limits",
+    "option_types",
+    "help_pages",
     "declared",
     "oblivious",
     "door",
