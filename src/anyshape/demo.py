@@ -214,6 +214,7 @@ def run(*, backend: str = "inductor", cases: Sequence[Case] = CASES, ways: Seque
                 step(f"{case.name}: {way}")
                 rows.append(run_case(case, way, backend=backend))
     show(rows, cases)
+    print(f"\n{summary(rows)}")
     return rows
 
 
@@ -262,6 +263,19 @@ def show(rows: Sequence[Row], cases: Sequence[Case] = CASES) -> None:
     for row in rows:
         if row.wrong:
             print(f"{row.case}, {row.way}: at {' '.join(row.wrong[0].split())[:160]}")
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """The totals in one sentence, stock's beside anyshape's."""
+    parts: list[str] = []
+    for way in (OURS, *(w for w in WAYS if w != OURS)):
+        own = [row for row in rows if row.way == way]
+        if own:
+            programs, seconds = sum(r.programs for r in own), sum(r.seconds for r in own)
+            calls, wrong = sum(r.calls for r in own), sum(len(r.wrong) for r in own)
+            equal = f"{wrong} of {calls} results differ from eager's" if wrong else f"all {calls} results equal eager's"
+            parts.append(f"{way} compiled {programs} programs in {seconds:.0f} s and {equal}")
+    return "; ".join(parts) + "."
 
 
 @contextlib.contextmanager

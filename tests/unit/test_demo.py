@@ -57,7 +57,19 @@ def test_plain_text_without_rich(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     case = next(c for c in SMALL if c.name == "topk(x, k)")
     demo.run(backend="eager", cases=[case], ways=[demo.OURS])
     shown = capsys.readouterr().out
-    assert "... topk(x, k): anyshape" in shown and shown.rstrip().endswith("yes")
+    assert "... topk(x, k): anyshape" in shown and "yes\n\nanyshape compiled 1 programs in" in shown
+
+
+def test_it_ends_in_one_sentence_with_the_totals() -> None:
+    ours = [demo.Row("a", demo.OURS, 1, 0, 2.0, 7, ()), demo.Row("b", demo.OURS, 2, 0, 3.0, 6, ())]
+    stock_rows = [
+        demo.Row("a", "stock auto", 9, 0, 11.0, 7, ()),
+        demo.Row("b", "stock auto", 4, 0, 3.0, 6, ("(0,): no",)),
+    ]
+    assert demo.summary([*stock_rows, *ours]) == (
+        "anyshape compiled 3 programs in 5 s and all 13 results equal eager's; "
+        "stock auto compiled 13 programs in 14 s and 1 of 13 results differ from eager's."
+    )
 
 
 def test_without_a_compiler_the_backend_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
