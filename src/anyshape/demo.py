@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -226,7 +227,7 @@ def _sizes(cases: Sequence[Case]) -> str:
 # -- the table -------------------------------------------------------------------------------------------------
 
 _WIDTH = 110  # of the table; a pipe has no width of its own
-_HEADINGS = ("case", "behaviours", "compiled by", "programs", "after a break", "seconds", "equal to eager")
+_HEADINGS = ("case", "behaviors", "compiled by", "programs", "after a break", "seconds", "equal to eager")
 
 
 def _cells(rows: Sequence[Row], cases: Sequence[Case]) -> Iterator[tuple[Row, tuple[str, ...]]]:
@@ -251,7 +252,7 @@ def show(rows: Sequence[Row], cases: Sequence[Case] = CASES) -> None:
     else:
         table = Table(title="one sweep of sizes", title_justify="left")
         for heading in _HEADINGS:
-            numbers = heading in ("behaviours", "programs", "after a break", "seconds")
+            numbers = heading in ("behaviors", "programs", "after a break", "seconds")
             table.add_column(heading, justify="right" if numbers else "left", no_wrap=not numbers)
         for row, cells in _cells(rows, cases):
             if cells[0] and table.row_count:
@@ -280,11 +281,16 @@ def summary(rows: Sequence[Row]) -> str:
 
 @contextlib.contextmanager
 def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """Gives a function that is called with what begins now."""
+    """Gives a function that is called with what begins now. Without a terminal, or rich, each step is a line."""
     try:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     except ImportError:
-        yield lambda text: print(f"... {text}", flush=True)
+        plain = True
+    else:
+        plain = not sys.stdout.isatty()
+    if plain:
+        begun_at = time.perf_counter()
+        yield lambda text: print(f"... {time.perf_counter() - begun_at:4.0f} s  {text}", flush=True)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, transient=True) as progress:

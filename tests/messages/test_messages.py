@@ -73,7 +73,7 @@ def test_unsupported_torch(version: str) -> None:
     with pytest.raises(errors.UnsupportedTorchError) as caught:
         versions.check(version)
     assert str(caught.value) == (
-        "AS001: anyshape holds on torch 2.11 to 2.15, and this is another version\n"
+        f"AS001: anyshape supports torch 2.11 to 2.15; you have {version}\n"
         "  where: torch.__version__\n"
         f"  value: {version}\n"
         '  fix:   pip install "torch>=2.11,<2.16"\n'

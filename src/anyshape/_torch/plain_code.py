@@ -214,7 +214,8 @@ def _directory_of(pid: int) -> str:
 
 def incomplete(what: str) -> ArtifactError:
     return ArtifactError(
-        f"the artifact lacks {what} that its program needs, and loading compiles nothing",
+        "the artifact lacks something that its program needs, and loading compiles nothing",
+        value=what,
         fix="precompile it again",
         code="AS050",
     )

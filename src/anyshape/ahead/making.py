@@ -192,7 +192,9 @@ def _function(live: Any, target: Any) -> tuple[types.FunctionType, Any]:
 
 def refused(what: str, *, fix: str | None = None) -> ArtifactError:
     fix = fix or "f = anyshape.compile(fn) where it is used, or change what is in the way"
-    return ArtifactError(f"this cannot be precompiled: {what}", fix=fix, code="AS056")
+    return ArtifactError(
+        f"this cannot be precompiled: {what}", where="anyshape.precompile(fn, ...)", fix=fix, code="AS056"
+    )
 
 
 def _unwrapped(live: Any) -> str | None:
