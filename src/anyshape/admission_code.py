@@ -20,7 +20,6 @@ from anyshape.orders import like_channels_last
 if TYPE_CHECKING:
     from anyshape.dispatch import Admission, Unit
 
-_DIVISIONS = ("FloorDiv", "CleanDiv", "CeilDiv", "Mod", "PythonMod", "IntTrueDiv", "FloatTrueDiv")
 _NAME = re.compile(r"\b[A-Za-z_]\w*")
 
 Conjunction = tuple[str, ...]
@@ -36,7 +35,10 @@ class Facts:
         if outcome is None:
             return "False"
         if expr not in self._printed:
-            self._printed[expr] = python_code.expression(expr), tuple(map(python_code.expression, _divisors(expr)))
+            self._printed[expr] = (
+                python_code.expression(expr),
+                tuple(map(python_code.expression, python_code.divisors(expr))),
+            )
         text, divisors = self._printed[expr]
         text = f"({text})" if outcome else f"(not ({text}))"
         return f"({' and '.join([*(f'({d}) != 0' for d in divisors), text])})" if divisors else text
@@ -45,12 +47,6 @@ class Facts:
         """Facts about the symbols of a kind, of the symbols of one of its nodes."""
         texts = (_NAME.sub(lambda m: names.get(m[0], m[0]), self.text(fact)) for fact in facts)
         return tuple(dict.fromkeys(texts))
-
-
-def _divisors(expr: sympy.Basic) -> list[sympy.Basic]:
-    """What is divided by and is no number, the innermost first."""
-    parts = (e for e in sympy.postorder_traversal(expr) if type(e).__name__ in _DIVISIONS)
-    return list(dict.fromkeys(e.args[1] for e in parts if not e.args[1].is_number))
 
 
 class Writer:

@@ -1,6 +1,7 @@
 """`import anyshape.auto` turns on what `anyshape.toml` declares.
 
-The file is the one named by `ANYSHAPE_SPEC`, or the nearest `anyshape.toml` from the working directory up.
+The file is the one named by `ANYSHAPE_SPEC`, or the nearest `anyshape.toml` from the working directory up to
+the root of the project.
 """
 
 from __future__ import annotations

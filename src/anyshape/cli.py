@@ -324,6 +324,8 @@ def _fuzz(commands: Any) -> None:
         help="Test every operator of torch's own database instead.")  # fmt: skip
     add("--only", metavar="NAMES", help="With --opinfo: names of operators, separated by commas.")
     add("--model", metavar="MODULE:FACTORY", help="Test a model of yours instead.")
+    add("--numbers", action=argparse.BooleanOptionalAction, default=False,
+        help="Test programs over Python ints and floats instead.")  # fmt: skip
     add("--assumptions", action=argparse.BooleanOptionalAction, default=False,
         help="Break what programs assume instead, and see that it is noticed.")  # fmt: skip
     add("--through", default="compile", help="With --assumptions: compile, export or precompile.")
@@ -340,6 +342,8 @@ def _do_fuzz(given: argparse.Namespace) -> int:
     programs, seed, json = given.programs, given.seed, given.json
     if given.opinfo:
         found = command.opinfo(target, only=given.only, shard=shard, json_file=json)
+    elif given.numbers:
+        found = command.numbers(target, programs=programs, seed=seed, shrink=given.shrink, json_file=json)
     elif given.assumptions:
         found = command.assumptions(target, programs=programs, seed=seed, through=given.through, json_file=json)
     elif given.model is not None:

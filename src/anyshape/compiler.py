@@ -12,11 +12,11 @@ import inspect
 import os
 import types
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 import torch
 
-from anyshape import spec_file
+from anyshape import regions, spec_file
 from anyshape._torch import capture, cuda_graphs, modules, process_group, shortcuts, specs
 from anyshape.ahead.background import Background
 from anyshape.ahead.one_rank import OneRank
@@ -64,7 +64,7 @@ class CompiledFunction(Generic[P, R]):
         self._target = target
         self._engine = engine
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return self._target(*args, **kwargs)  # type: ignore[no-any-return]
         except RunAgain:
@@ -87,9 +87,23 @@ class CompiledFunction(Generic[P, R]):
         return self if instance is None else types.MethodType(self, instance)
 
     @property
+    def _torchdynamo_orig_callable(self) -> Callable[..., Any]:
+        """Where torch looks for what is under a wrapper: to disable it, or to compile it in another way."""
+        return self._function
+
+    @property
+    def _torchdynamo_wrapper_id(self) -> int:
+        return id(self)
+
+    @property
     def declaration(self) -> Declaration:
         """What was declared."""
         return self._engine.door.declaration if self._engine.door is not None else Declaration()
+
+    @property
+    def declared_in(self) -> str | None:
+        """The `anyshape.toml` that is in force, if one is."""
+        return self._engine.door.declared_in if self._engine.door is not None else None
 
     @property
     def copies(self) -> dict[str, int]:
@@ -144,10 +158,15 @@ def compile(fn: M, **options: Unpack[CompileOptions]) -> M: ...
 @overload
 def compile(fn: Callable[P, R], **options: Unpack[CompileOptions]) -> CompiledFunction[P, R]: ...
 @overload
+def compile(fn: None = None, *, model: M, **options: Unpack[CompileOptions]) -> M: ...
+@overload
+def compile(fn: None = None, *, model: Callable[P, R], **options: Unpack[CompileOptions]) -> CompiledFunction[P, R]: ...
+@overload
 def compile(fn: None = None, **options: Unpack[CompileOptions]) -> Decorator: ...
 def compile(
     fn: Callable[..., Any] | None = None,
     *,
+    model: Callable[..., Any] | None = None,
     shapes: Shapes | None = None,
     where: Clauses | None = None,
     layout: Layouts | None = None,
@@ -159,10 +178,15 @@ def compile(
     frozen: bool = False,
     background: bool = False,
     fullgraph: bool = False,
-    backend: Backend = "inductor",
+    dynamic: bool | None = None,
+    backend: Backend | None = None,
     mode: Mode | None = None,
     options: Mapping[str, object] | None = None,
+    name: str | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    in_place: bool = False,
     distributed: Distributed = "every-rank",
     artifacts: Address | None = None,
 ) -> Any:
@@ -186,10 +210,15 @@ def compile(
         frozen: You promise that modules and globals do not change. Calls are then cheaper: only arguments are checked.
         background: A call that no program serves runs eagerly while another process compiles. Implies `frozen`.
         fullgraph: As in torch.compile: a graph break is an error.
+        dynamic: `False` gives every size a program of its own, as in torch.compile. Sizes are free otherwise.
         backend: As in torch.compile.
         mode: As in torch.compile.
         options: As in torch.compile.
+        name: As in torch.compile.
         disable: As in torch.compile: the function runs eagerly.
+        recompile_limit: How many programs may differ in one thing other than sizes.
+        isolate_recompiles: Layers of one class do not share their programs.
+        in_place: A module is given back itself, and its calls are compiled from then on, as by `module.compile()`.
         distributed: "every-rank" compiles on each rank. With "one-rank" one rank compiles, and the others load what
             it made. Implies `frozen`.
         artifacts: With "one-rank", a directory that all ranks see; without it, the process group's store is used.
@@ -197,38 +226,26 @@ def compile(
     Returns:
         The compiled function, with `programs`, `fallbacks` and `variants`; for a module, a module.
     """
+    if torch.compiler.is_dynamo_compiling():  # inside of what is compiled already
+        return fn if fn is not None else model if model is not None else lambda function: function
+    given = {k: v for k, v in locals().items() if k not in ("fn", "model")}
+    fn = model if fn is None else fn
     if fn is None:
-        given = dict(locals())
-        return functools.partial(compile, **{k: v for k, v in given.items() if k != "fn"})
+        return functools.partial(compile, **given)
     if isinstance(fn, CompiledFunction) or modules.is_compiled(fn):
-        return fn
+        if all(given[k] == p.default for k, p in _PARAMETERS.items() if k in given):
+            return fn
+        fn = fn._function if isinstance(fn, CompiledFunction) else cast(Any, fn)._orig_mod
     modules.check_callable(fn, asked_by="compile")
-    options = None if options is None else dict(options)  # torch takes nothing else
-    if mode is not None and options is not None:
-        raise NotCompilableError(
-            "mode and options cannot both be given, as in torch.compile",
-            value=f"mode={mode!r}, options={options!r}"[:200],
-            fix=f"f = anyshape.compile(fn, mode={mode!r})",
-            code="AS007",
-        )
+    if options is not None:
+        options = given["options"] = dict(options)  # torch takes nothing else
+    if in_place:
+        return _compile_in_place(fn, {**given, "in_place": False})
+    backend = given["backend"] = capture.default_backend() if backend is None else backend
     one_rank = read_word("distributed", distributed, ("every-rank", "one-rank")) == "one-rank"
-    if one_rank and not (isinstance(backend, str) and backend == "inductor"):
-        raise NotCompilableError(
-            'distributed="one-rank" shares what Inductor makes',
-            value=f"backend={backend!r}",
-            fix='f = anyshape.compile(fn, distributed="one-rank")',
-            code="AS007",
-        )
-    if background and (one_rank or not (isinstance(backend, str) and backend == "inductor")):
-        raise NotCompilableError(
-            "background=True loads what Inductor makes in another process" + (" of this host" if one_rank else ""),
-            value=f"distributed={distributed!r}" if one_rank else f"backend={backend!r}",
-            fix="f = anyshape.compile(fn, background=True)",
-            code="AS007",
-        )
+    _check_together(backend, mode, options, distributed=distributed, background=background)
     looked_after = process_group.inner_of(fn) if one_rank else None
     if looked_after is not None:  # DDP and FSDP2 do their part around forward
-        given = {k: v for k, v in locals().items() if k in inspect.signature(compile).parameters and k != "fn"}
         looked_after.forward = compile(looked_after.forward, **given)
         return fn
     never = isinstance(specialize, str) and specialize == "never"  # says nothing of sizes, so there is nothing to check
@@ -240,19 +257,34 @@ def compile(
         "specialize": None if never else specialize,
     }
     door = declared_door(fn, {**words, "semantics": semantics, "on_new_behavior": on_new_behavior})
-    engine = Engine(
-        capture.inner_backend(backend, mode, options, frozen=frozen),
+    guard_filter, options = capture.guard_filter_of(options)
+
+    def new_engine() -> Engine:
+        return Engine(
+            capture.inner_backend(backend, mode, options, frozen=frozen, name=name),
+            fullgraph=fullgraph,
+            own_backend=not isinstance(backend, str),
+            door=door,
+            on_branch=read_word("on_branch", on_branch, ("error", "break")),
+            specialize=_specialize(specialize, door, mode, options),
+            static=dynamic is False,
+            recompile_limit=recompile_limit,
+        )
+
+    alone = door is not None or frozen or background or one_rank or isolate_recompiles or disable
+    engine = new_engine() if alone else regions.engine_for(fn, given, new_engine)
+    target = capture.install(
+        fn,
+        engine.compile_graph,
         fullgraph=fullgraph,
-        own_backend=not isinstance(backend, str),
-        door=door,
-        on_branch=read_word("on_branch", on_branch, ("error", "break")),
-        specialize=_specialize(specialize, door, mode, options),
+        capture=engine.capture,
+        disable=disable,
+        guard_filter=guard_filter,
     )
-    target = capture.install(fn, engine.compile_graph, fullgraph=fullgraph, capture=engine.capture, disable=disable)
     start = shortcuts.first_frame(target)
     module = start[1] if start is not None and frozen and isinstance(start[1], torch.nn.Module) else None
-    name = getattr(fn, "__qualname__", type(fn).__name__)
-    engine.starts_at(start[0].__code__ if start else None, name, frozen=module)
+    called = getattr(fn, "__qualname__", type(fn).__name__)
+    engine.starts_at(start[0].__code__ if start else None, called, frozen=module)
     shortcut = None
     if start is not None and not disable:
         shortcut = shortcuts.Shortcut.to(target, start, engine.serves_alone, frozen=frozen)
@@ -267,10 +299,54 @@ def compile(
     if door is not None:
         in_front.insert(0, door.remembered)
     if modules.is_module(fn):
-        return modules.compiled(target, engine, in_front)
-    for around in in_front:
+        return modules.compiled(target, engine, in_front, anew=functools.partial(compile, **given))
+    for around in (engine.settled, *in_front):
         target = around(target)
     return CompiledFunction(fn, target, engine)
+
+
+_PARAMETERS = inspect.signature(compile).parameters
+
+
+def _compile_in_place(module: Any, given: dict[str, Any]) -> Any:
+    """As `module.compile()` does: the module itself, whose calls are compiled from here on."""
+    if not modules.is_module(module):
+        raise NotCompilableError(
+            "in_place=True is for modules, whose calls are compiled from then on",
+            value=type(module).__name__,
+            fix="f = anyshape.compile(fn)",
+            code="AS007",
+        )
+    module._compiled_call_impl = compile(module._call_impl, **given)
+    return module
+
+
+def _check_together(
+    backend: Any, mode: str | None, options: dict[str, Any] | None, *, distributed: Any, background: bool
+) -> None:
+    """Options that exclude each other."""
+    if mode is not None and options is not None:
+        raise NotCompilableError(
+            "mode and options cannot both be given, as in torch.compile",
+            value=f"mode={mode!r}, options={options!r}"[:200],
+            fix=f"f = anyshape.compile(fn, mode={mode!r})",
+            code="AS007",
+        )
+    one_rank = distributed == "one-rank"
+    if one_rank and not (isinstance(backend, str) and backend == "inductor"):
+        raise NotCompilableError(
+            'distributed="one-rank" shares what Inductor makes',
+            value=f"backend={backend!r}",
+            fix='f = anyshape.compile(fn, distributed="one-rank")',
+            code="AS007",
+        )
+    if background and (one_rank or not (isinstance(backend, str) and backend == "inductor")):
+        raise NotCompilableError(
+            "background=True loads what Inductor makes in another process" + (" of this host" if one_rank else ""),
+            value=f"distributed={distributed!r}" if one_rank else f"backend={backend!r}",
+            fix="f = anyshape.compile(fn, background=True)",
+            code="AS007",
+        )
 
 
 def _specialize(given: Any, door: Door | None, mode: str | None, options: dict[str, Any] | None) -> Any:
@@ -289,6 +365,7 @@ def declared_door(fn: Any, words: dict[str, Any]) -> Door | None:
     entry = _entry(fn)
     if not given and (entry is None or not entry.words):
         return None
+    declared_in = str(entry.source.path) if entry is not None and entry.words else None
     words = declared_words({**words, **(entry.words if entry is not None else {}), **given})
     owner = fn if modules.is_module(fn) else getattr(fn, "__self__", None)
     try:
@@ -296,8 +373,11 @@ def declared_door(fn: Any, words: dict[str, Any]) -> Door | None:
     except (TypeError, ValueError):  # a builtin that does not tell
         signature = None
     if not given and entry is not None:
-        return Door(entry.declaration(signature), signature, owner)
-    return Door(Declaration.parse(**words, signature=signature), signature, owner)
+        door = Door(entry.declaration(signature), signature, owner)
+    else:
+        door = Door(Declaration.parse(**words, signature=signature), signature, owner)
+    door.declared_in = declared_in
+    return door
 
 
 def declared_words(words: dict[str, Any]) -> dict[str, Any]:

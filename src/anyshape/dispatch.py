@@ -16,7 +16,7 @@ from typing import Any
 
 import sympy
 
-from anyshape import admission_code, limits, unseen, verify
+from anyshape import admission_code, interrupts, limits, unseen, verify
 from anyshape._torch import concrete, python_code
 from anyshape.answers import Answer, InputRecord, NodeRecord
 from anyshape.keys import ADMITTED, UNTOLD, key_function
@@ -307,7 +307,8 @@ class Admission:
                 before = self._learnt
                 try:
                     verdict = self.refuses(key) is None
-                except Exception:  # a guard must not raise; what cannot be told is not admitted
+                except BaseException as error:  # a guard must not raise; what cannot be told is not admitted
+                    interrupts.pass_on(error)
                     verdict = False
                 # Where no node had to be run, code would have told.
                 if self._learnt == before and self._compiled < self._learnt:

@@ -35,6 +35,7 @@ class Door:
 
     def __init__(self, declaration: Declaration, signature: inspect.Signature | None, owner: Any = None) -> None:
         self.declaration = declaration
+        self.declared_in: str | None = None  # the file that says so
         self.copies: collections.Counter[str] = collections.Counter()
         self._signature, self._owner = signature, owner
         self._laid_out = _laid_out(declaration, signature)

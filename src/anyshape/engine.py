@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anyshape import assertions, ops, refusals
+from anyshape import assertions, interrupts, ops, refusals
 from anyshape._torch import (
     afterwards,
     aliases,
@@ -25,6 +25,7 @@ from anyshape._torch import (
     code_size,
     common_sizes,
     failures,
+    guard_differences,
     light_code,
     loose_strides,
     memory,
@@ -37,6 +38,7 @@ from anyshape._torch import (
 )
 from anyshape.answers import InputRecord
 from anyshape.attempts import attempts
+from anyshape.callers import Callers
 from anyshape.declaration.expression import Clause
 from anyshape.dispatch import Admission, holds
 from anyshape.door import Door
@@ -44,6 +46,7 @@ from anyshape.errors import FallbackWarning, NotCompilableError
 from anyshape.live_program import LiveProgram, Made
 from anyshape.oblivious import Refused
 from anyshape.programs import Program, Variant
+from anyshape.recompile_limits import LIMIT, RecompileLimits
 from anyshape.recording import Recording
 from anyshape.tiers import WORKER, Tiers
 
@@ -71,6 +74,7 @@ class LeftOut(Exception):
 NOT_COMPILED = "a new behaviour, and none is compiled"
 UNSUITED = "the program insists on something that does not hold of the data"
 UNCHECKED = "a check of torch's own fails in the program"
+NOTHING_COMPILED = "no part of the call is compiled"
 MOST_TRIES = 3  # to capture a frame that could not be: mostly it is its code, and not the sizes
 
 
@@ -95,7 +99,12 @@ class Engine:
         on_branch: str = "error",
         specialize: tuple[Clause, ...] | str = "hot",
         saves: bool = False,
+        static: bool = False,
+        recompile_limit: int | None = None,
     ) -> None:
+        self._static = static  # every size is a program of its own
+        self._limits = RecompileLimits(recompile_limit, guard_differences.limit, static=static)
+        self._warned: set[str] = set()
         self._saves = saves  # programs are made, with what they are made of, and not run
         self._specialize = specialize
         self._backend = backend
@@ -106,7 +115,7 @@ class Engine:
         self._own_backend = own_backend  # the user's own: its errors are the user's to see
         self._fullgraph = fullgraph
         self._programs: list[LiveProgram] = []
-        self._fallbacks: collections.Counter[str] = collections.Counter()
+        self.callers = Callers()
         self._recordings: list[Recording] = []
         self._pending: dict[int, LiveProgram] = {}
         self._eager_calls: dict[Any, tuple[str, bool]] = {}
@@ -115,6 +124,7 @@ class Engine:
         self.waits: Callable[[float | None], bool] = lambda timeout: True  # for those that are at it
         self._site = ("?", "?", 0)
         self._began = 0.0
+        self._origin: types.CodeType | None = None  # of the frame that is captured
         self._whole = False  # the frame being captured is the one with which a call begins
         self._top: types.CodeType | None = None
         self._frozen: Callable[[], Any] = lambda: None  # the module that does not change
@@ -142,15 +152,18 @@ class Engine:
         """Those whose compiled code is alive: `torch.compiler.reset()` drops it."""
         return [p for p in self._programs if not p.retired and (p.code is None or p.code() is not None)]
 
-    def views(self) -> tuple[Program, ...]:
+    def views(self, caller: object | None = None) -> tuple[Program, ...]:
         """What `f.programs` shows."""
-        return tuple(p.view() for p in (*self.programs, *self.loaded))
+        return tuple(p.view() for p in (*self.callers.own(self.programs, caller), *self.loaded))
 
     @property
     def fallbacks(self) -> collections.Counter[str]:
+        return self.fallbacks_of(None)
+
+    def fallbacks_of(self, caller: object | None) -> collections.Counter[str]:
         """How often a call, or what follows a graph break in it, ran eagerly."""
-        found = self._fallbacks.copy()
-        for program in self.programs:
+        found = self.callers.fallbacks(caller)
+        for program in self.callers.own(self.programs, caller):
             for text in program.recording.graph_breaks:
                 if text.startswith(breaks.REST):
                     found[text] += program.calls
@@ -160,10 +173,15 @@ class Engine:
 
     def capture(self, convert: Callable[[], Any], frame: Any) -> Any:
         """Called by Dynamo, under its lock, for a frame that no program serves."""
+        interrupts.deliver()
+        with interrupts.heeded():
+            return self._capture(convert, frame)
+
+    def _capture(self, convert: Callable[[], Any], frame: Any) -> Any:
         if frame.f_code is self._top and capture.is_served(frame, self._codes()):
             raise RunAgain
         known = capture.call_key(frame)
-        code = frame.f_code
+        code = self._origin = frame.f_code
         if known in self._eager_calls:
             return self._run_eagerly(code, *self._eager_calls[known])
         if code is self._top and len(self._left_out) == MOST_TRIES:
@@ -174,6 +192,9 @@ class Engine:
                 return self._run_eagerly(code, NOT_COMPILED, True)
             if refused:
                 raise refusals.new_behaviour(refused)
+        reached = self._limit_reached(frame)
+        if reached:
+            return self._run_eagerly(code, reached, reached in self._warned)
         self._site = (code.co_name, code.co_filename, code.co_firstlineno)
         if capture.is_torchs_own(code):  # a frame that torch puts around a module of its own
             self._site = (self._name, "", 0)
@@ -198,6 +219,8 @@ class Engine:
                 continue
             # Without a stand-in the next attempt would be this one again; only the last is different.
             ways = ways[-1:] if isinstance(error, failures.Retrace) or self._was_led_astray() else []
+        if error is None and code is self._top:
+            return self._leave_out(f"{NOTHING_COMPILED}: {getattr(outcome, 'skip_reason', None) or 'torch skips it'}")
         if error is None:
             return outcome
         if isinstance(error, LeftOut):
@@ -216,6 +239,16 @@ class Engine:
             self._eager_calls[known] = (reason, expected)
         return self._run_eagerly(code, reason, expected)
 
+    def _limit_reached(self, frame: Any) -> str:
+        """Why no program is made of a frame: there are as many as may be that differ from it in one thing."""
+        code = frame.f_code
+        known = [p for p in self.callers.own(self.programs) if p.origin is code]
+        programs = {p.code(): p for p in known if p.code is not None}
+        reached = self._limits.reached(code, guard_differences.found(code, frame.f_locals, programs))
+        if reached and (self._fullgraph or guard_differences.fails_at_the_limit()):
+            raise guard_differences.limit_error(reached)
+        return reached
+
     def _was_led_astray(self) -> bool:
         """Whether AOTAutograd was told what is not true for the sizes at hand, and failed perhaps for that."""
         return any(
@@ -224,22 +257,29 @@ class Engine:
 
     def _leave_out(self, reason: str) -> Any:
         """Count a call whose own frame Dynamo cannot capture; what it calls is compiled."""
-        self._fallbacks[reason] += 1
+        self.callers.fell_back(reason)
         return capture.left_out()
 
     def _run_eagerly(self, code: types.CodeType, reason: str, expected: bool) -> Any:
         """Count it, and leave the call to eager: as a whole where nothing of it has run yet, else this frame of it."""
-        self._fallbacks[reason] += 1
+        self.callers.fell_back(reason)
+        if reason.startswith(LIMIT):
+            self._warned.add(reason)
         if code is self._top:
             raise RunEagerly(reason, expected=expected)
+        if reason.startswith(LIMIT) and not expected:
+            warnings.warn(f"a part of a call ran eagerly: {reason}", FallbackWarning, stacklevel=3)
         return capture.eagerly()
 
     def _publish(self, guarded: Any, origin: types.CodeType) -> None:
         programs = [p for p in self._pending.values() if p.admission is not None]
+        guard_differences.count_for_no_other(guarded.guard_manager)
         for program in programs:
             assert program.admission is not None
             program.code = weakref.ref(guarded.code)
             program.origin = origin
+            program.apart = self._limits.apart
+            self.callers.note(program)
             program.guards = capture.guard_text(guarded.guard_manager, program.admission.inputs)
         if len(programs) == 1:
             self._retire_for(programs[0])
@@ -281,9 +321,17 @@ class Engine:
 
         try:
             with (
-                capture.patches(begin, ops.all_rules(), whole=whole, facts=self._facts, frozen=self._frozen()),
+                capture.patches(
+                    begin,
+                    ops.all_rules(),
+                    whole=whole,
+                    facts=self._facts,
+                    frozen=self._frozen(),
+                    static=self._static,
+                    floats=self._limits.floats(self._origin) if self._origin is not None else frozenset(),
+                ),
                 failures.keeping_failures() as kept,
-                afterwards.counted(count),
+                afterwards.counted(count, self._broke_off if whole else None),
             ):
                 outcome = convert()
                 if whole and kept:
@@ -291,6 +339,10 @@ class Engine:
                     return None, failure if failures.was_raised(failure) else LeftOut(failures.reason(failure))
                 return outcome, None
         except (failures.Retrace, Refused, Exception) as error:
+            interrupts.arrive()
+            memory_error = interrupts.memory_error(error)
+            if memory_error is not None:
+                raise memory_error from None
             return None, error
 
     def compile_graph(self, graph: Any, inputs: Sequence[Any]) -> Any:
@@ -327,10 +379,13 @@ class Engine:
         program.compile_seconds = time.perf_counter() - began
         if master is not None:
             compiled = program.tiers = self._tiers(program, master, compiled)
+        callers = self.callers
         check = assertions.checker(recording, numbers) if numbers else None
 
         def run(*args: Any) -> Any:
             program.calls += 1
+            if callers.several:
+                callers.note(program)
             if check is not None:
                 check(args)
             try:
@@ -373,7 +428,7 @@ class Engine:
     def _leave_to_eager(self, program: LiveProgram, reason: str, error: Exception) -> None:
         """Have eager make a call that a program raised in, if nothing has happened before it."""
         if program.origin is self._top:
-            self._fallbacks[reason] += 1
+            self.callers.fell_back(reason)
             raise RunEagerly(f"{reason}: {error}", expected=False) from error
 
     def _has_variants(self, recording: Recording) -> bool:
@@ -420,9 +475,35 @@ class Engine:
         left = None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
         return WORKER.wait([p.tiers for p in self._programs if p.tiers is not None], left)
 
+    def _broke_off(self, reason: str) -> None:
+        """A call begins with a graph break."""
+        self.callers.here.broken = reason, self._served()
+
+    def _served(self) -> int:
+        return sum(p.calls for p in self.programs) + sum(self.callers.fallbacks().values())
+
+    def settle(self) -> None:
+        """A call is over: if no program had a part in it after the graph break that it began with, it ran eagerly."""
+        (reason, before), self.callers.here.broken = self.callers.here.broken, None
+        if self._served() == before:
+            self.callers.fell_back(f"{NOTHING_COMPILED}: {reason}")
+
+    def settled(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """A function whose calls are counted also where none of their parts is compiled."""
+        here = self.callers.here
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            here.broken = None
+            result = call(*args, **kwargs)
+            if here.broken is not None:
+                self.settle()
+            return result
+
+        return counted
+
     def count_eager(self, reason: str) -> None:
         """A call runs eagerly, and nobody is surprised."""
-        self._fallbacks[reason] += 1
+        self.callers.fell_back(reason)
 
     def _compile_for_layouts(self, program: LiveProgram, graph: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
         """The graph compiled; where strides may be any, once more for contiguous inputs, which are read far faster."""
@@ -468,7 +549,7 @@ class Engine:
 
 def engine_of(f: object, *, asked_by: str, fix: str) -> Engine:
     """The engine of a compiled callable, for functions that take one."""
-    engine = getattr(f, "_engine", None)
+    engine = getattr(getattr(f, "_compiled_call_impl", None) or f, "_engine", None)
     if not isinstance(engine, Engine):
         what = f"anyshape.{asked_by} takes a function compiled by anyshape"
         raise NotCompilableError(what, value=type(f).__name__, fix=f"f = anyshape.compile(fn); {fix}")

@@ -13,6 +13,8 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
+from anyshape import plain_text
+
 HELP: Final = "python -m anyshape help"  # prints the page of a code; it works wherever the package can be imported
 
 # A code is for ever: it is never reused, and each has a page in docs/errors.
@@ -45,6 +47,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "AS056": "this cannot be precompiled",
         "AS057": "ranks cannot share programs",
         "AS060": "the doctor cannot examine this",
+        "AS061": "a file of the command line cannot be read or written",
     }
 )
 
@@ -86,7 +89,7 @@ class Error(Exception):
         if self.fix is not None:
             lines.append("  fix:   " + self.fix.replace("\n", "\n         "))
         lines.append(f"  more:  {HELP} {self.code}")
-        return "\n".join(lines)
+        return plain_text.lines("\n".join(lines))
 
     def __str__(self) -> str:
         # Not Exception's own: a KeyError or an ImportError among the bases would print it another way.
@@ -170,6 +173,12 @@ class DoctorError(Error, ValueError):
     """There is nothing that the doctor could run or read."""
 
     default_code = "AS060"
+
+
+class FileError(Error, OSError):
+    """A file that the command line was given cannot be read or written."""
+
+    default_code = "AS061"
 
 
 class FallbackWarning(UserWarning):

@@ -1,7 +1,8 @@
 """What a compiled function has done, for people and for tools.
 
-Owns the text, the JSON and the HTML of a report. Reads only the public `f.programs` and `f.fallbacks`; knows nothing of
-torch. The terminal form uses rich where it is installed and plain text where it is not.
+Owns the text, the JSON and the HTML of a report. Reads only the public `f.programs`, `f.fallbacks` and
+`f.declared_in`; knows nothing of torch. The terminal form uses rich where it is installed and plain text where it is
+not.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import dataclasses
 import html
 import os
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from typing_extensions import NotRequired
 
 from anyshape.errors import NotCompilableError
 from anyshape.programs import Predicate, Program
@@ -24,6 +28,7 @@ class ExplanationJson(TypedDict):
     fallbacks: dict[str, int]
     calls: int
     seconds: float
+    declared_in: NotRequired[str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,16 +38,20 @@ class Explanation:
     name: str
     programs: tuple[Program, ...]
     fallbacks: Mapping[str, int]
+    declared_in: str | None = None  # the anyshape.toml that is in force for it
 
     def json(self) -> ExplanationJson:
         """The report as values that `json.dumps` takes."""
-        return {
+        report: ExplanationJson = {
             "name": self.name,
             "programs": [program.json() for program in self.programs],
             "fallbacks": dict(self.fallbacks),
             "calls": self.calls,
             "seconds": round(sum(map(_cost, self.programs)), 6),
         }
+        if self.declared_in is not None:
+            report["declared_in"] = self.declared_in
+        return report
 
     @property
     def calls(self) -> int:
@@ -109,7 +118,8 @@ class Explanation:
     def _headline(self) -> str:
         eager = sum(self.fallbacks.values())
         text = f"{self.name}: {_count(len(self.programs), 'program')}, {_count(self.calls, 'call')}"
-        return f"{text}, {eager} run eagerly" if eager else text
+        text = f"{text}, {eager} run eagerly" if eager else text
+        return text if self.declared_in is None else f"{text}, declared in {self.declared_in}"
 
     def _by_count(self) -> list[tuple[str, int]]:
         return sorted(self.fallbacks.items(), key=lambda item: (-item[1], item[0]))
@@ -117,6 +127,7 @@ class Explanation:
 
 def explain(f: object) -> Explanation:
     """What was compiled for `f` and why, and which of its calls ran eagerly."""
+    f = getattr(f, "_compiled_call_impl", None) or f  # a module that was compiled in place
     programs, fallbacks = getattr(f, "programs", None), getattr(f, "fallbacks", None)
     if not isinstance(programs, tuple) or fallbacks is None:
         raise NotCompilableError(
@@ -125,7 +136,7 @@ def explain(f: object) -> Explanation:
             fix="f = anyshape.compile(fn); f(x); print(anyshape.explain(f))",
         )
     name = getattr(f, "__name__", None) or (programs[0].name if programs else type(f).__name__)
-    return Explanation(str(name), programs, dict(fallbacks))
+    return Explanation(str(name), programs, dict(fallbacks), getattr(f, "declared_in", None))
 
 
 def describe(program: Program) -> str:

@@ -132,6 +132,8 @@ def run(script: str, arguments: Sequence[str], spec: SpecFile | None = None) -> 
             code="AS011",
         )
     hook = install(spec)
+    if hook is not None:
+        print(f"anyshape: {hook.spec.path} is in force", file=sys.stderr)
     arguments_before, path_before = sys.argv, list(sys.path)
     sys.argv = [script, *arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))

@@ -50,6 +50,8 @@ class LiveProgram:
         self.code: weakref.ref[types.CodeType] | None = None
         self.origin: types.CodeType | None = None  # what it was captured from
         self.guards = ""  # what is guarded besides sizes
+        self.apart: tuple[str, ...] = ()  # what tells it from the others, besides sizes
+        self.served: set[object] = set()  # which callables, where several share the program
         self.retired = False  # another one serves all that it served
         self.tiers: Tiers | None = None
         self.made: Made | None = None  # only where programs are saved
@@ -74,6 +76,7 @@ class LiveProgram:
             graph_breaks=tuple(self.recording.graph_breaks),
             out_calls=tuple(self._out_calls()),
             dropped=tuple(self.tiers.dropped) if self.tiers is not None else (),
+            conditions=self.apart,
             assertions=tuple(self.recording.text(fact) for fact in self.recording.oblivious.assertions),
             verifications=self.admission.verifications,
             untold=self.admission.untold,

@@ -51,9 +51,14 @@ class CompileOptions(TypedDict, total=False):
     frozen: bool
     background: bool
     fullgraph: bool
-    backend: Backend
+    dynamic: bool | None
+    backend: Backend | None
     mode: Mode | None
     options: Mapping[str, object] | None
+    name: str | None
     disable: bool
+    recompile_limit: int | None
+    isolate_recompiles: bool
+    in_place: bool
     distributed: Distributed
     artifacts: Address | None

@@ -70,11 +70,12 @@ class Program:
     assertions: tuple[str, ...] = ()  # what it asserts of each call, under oblivious semantics
     verifications: int = 0  # nodes run on fake tensors since the capture, each to learn a local class
     untold: tuple[str, ...] = ()  # nodes that are run for each new size that answers otherwise, and why
+    conditions: tuple[str, ...] = ()  # what tells it from other programs besides sizes: self.steps == 3
 
     @property
     def behavior(self) -> str:
-        """The sizes it serves, in a line."""
-        return " and ".join(p.text for p in self.predicates) or "every size"
+        """The calls it serves, in a line: their sizes, and what else other programs do not serve."""
+        return " and ".join((*self.conditions, *(p.text for p in self.predicates))) or "every size"
 
     @property
     def behaviour(self) -> str:

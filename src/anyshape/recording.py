@@ -83,6 +83,7 @@ class Recording:
         self.raised: str | None = None  # what a call of the graph raised: the function may go on, for other sizes not
         self.writes = False  # the graph writes to memory that it shares
         self.top = top  # nothing of the call has run before, and its arguments are those that the door let in
+        self.exact_floats: list[tuple[Any, float]] = []  # sources of floats that are constants, and their values
         self.let_in: set[str] = set()  # sources of inputs that the door has checked
         self.env: Environment | None = None
         self.stand_ins = stand_ins or {}
@@ -113,6 +114,9 @@ class Recording:
         self._truths: frozenset[sympy.Basic] | None = frozenset()
         self._questions = 0  # of the current node
         self._asked: set[sympy.Basic] = set()
+        self._from_two = False
+        self._told_of_units: set[sympy.Basic] = set()  # sizes of which the current node was told that they are 0 or 1
+        self._told_generally: set[sympy.Basic] = set()  # and those of which it was told what holds for most
         self._for_hints: dict[sympy.Basic, sympy.Basic] = {}  # what was asked, and what it is for the hints
         self._insisted: set[sympy.Basic] = set()  # what the node at hand required it does not ask
         self._choices: set[sympy.Basic] = set()  # of any node
@@ -276,9 +280,7 @@ class Recording:
                 return general
             self._asked.add(expr)
             if self._truths is not None and expr not in self._truths and not self._is_about_a_mask(expr):
-                self.differing += 1
-                self._decide(expr, general)
-                return general
+                return self._answer_generally(expr, general)
             self._assume(expr, truth)
             return truth
         if not boolean:
@@ -288,10 +290,29 @@ class Recording:
         elif self._squeezes() and self._takes_a_way_of_its_own(expr, truth):
             self._assume(expr, truth)  # a dim that is dropped is to be dropped wherever it is asked again
         else:
+            from_two = self.env.settled_from_two(expr) if self.env is not None else None
+            if from_two is not None and from_two != truth:
+                if self._from_two:
+                    return self._answer_generally(expr, from_two)
+                self._told_of_units |= expr.free_symbols
             self._decide(expr, truth)
             if not self._is_about_units(expr):
                 self._choose(expr)
         return truth
+
+    def _answer_generally(self, expr: sympy.Basic, general: sympy.Basic) -> sympy.Basic:
+        self.differing += 1
+        self._told_generally |= expr.free_symbols
+        self._decide(expr, general)
+        return general
+
+    @property
+    def mixes(self) -> bool:
+        """Whether a size is 0 or 1 to one question of the current node and, for a general answer, not to another.
+
+        `n == 1` is no and `16 * n == 16` is yes then: loops of torch make sizes like `16 // n` of that.
+        """
+        return not self._told_of_units.isdisjoint(self._told_generally)
 
     def drops_dims(self) -> bool:
         """Whether the node at hand drops a dim where its size is 1, and that size is born from data."""
@@ -324,6 +345,10 @@ class Recording:
     def _is_about_numbers(self, expr: sympy.Basic) -> bool:
         """Whether a question is about int and float arguments alone: it is about values then, not about shapes."""
         return all(self.symbols[s].kind == "number" for s in expr.free_symbols)
+
+    def are_sizes(self, expr: sympy.Basic) -> bool:
+        """Whether no int or float argument is part of an expression."""
+        return all(self.symbols[s].kind != "number" for s in expr.free_symbols)
 
     def _is_about_units(self, expr: sympy.Basic, answer: sympy.Basic | None = None) -> bool:
         """Whether all sizes from 2 on answer alike (with `answer`): it only tells 0 and 1 from the rest."""
@@ -358,9 +383,16 @@ class Recording:
             return True
         return isinstance(expr, (sympy.Ge, sympy.Lt)) and expr.args[1] in (0, 1)
 
-    def begin_node(self, node: NodeRecord, truths: frozenset[sympy.Basic] | None = frozenset()) -> None:
-        """A node asks from here on. `truths` are the questions that get their true answer; None means all of them."""
+    def begin_node(
+        self, node: NodeRecord, truths: frozenset[sympy.Basic] | None = frozenset(), *, from_two: bool = False
+    ) -> None:
+        """A node asks from here on. `truths` are the questions that get their true answer; None means all of them.
+
+        With `from_two` those without a general answer that only tell 0 and 1 from the rest get the answer of the rest.
+        """
         self.node, self._truths, self.differing, self._questions = node, truths, 0, 0
+        self._from_two = from_two
+        self._told_of_units, self._told_generally = set(), set()
         self._insisted = set()
         if truths is not None and not truths:
             self._asked = set()

@@ -1,7 +1,8 @@
 """`anyshape.toml`: declarations for callables whose code is not touched.
 
-Owns finding and reading the file. Each table is named by the callable, `["package.module:Class.forward"]`, and has the
-words that `anyshape.compile` takes; an error names the file and the line. Knows nothing of torch.
+Owns finding and reading the file: one that its user wrote, in the project at hand. Each table is named by the callable,
+`["package.module:Class.forward"]`, and has the words that `anyshape.compile` takes; an error names the file and the
+line. Knows nothing of torch.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
-from anyshape import errors
+from anyshape import errors, local_files
 from anyshape.declaration import Declaration, DeclarationWarning, MalformedError
 from anyshape.declaration.place import Place, brief, kind
 from anyshape.declaration.shape import closest
@@ -28,8 +29,11 @@ VARIABLE: Final = "ANYSHAPE_SPEC"
 WORDS: Final = ("shapes", "where", "layout", "hints", "specialize", "semantics", "on_new_behavior")
 SWITCHES: Final[Mapping[str, type]] = {"compile": bool, "fullgraph": bool, "backend": str, "mode": str}
 KEYS: Final = (*WORDS, *SWITCHES)
+MOST_BYTES: Final = 1 << 20  # of a file
+_MOST_DOTS: Final = 64  # in a line, outside of texts: what reads TOML takes a time that is cubic in the parts of a key
 
 _TARGET = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_TEXTS = re.compile(r""""[^"]*"|'[^']*'""")
 _AT = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 
@@ -79,7 +83,7 @@ class Source:
         place, fix = error.place, error.fix
         assert place is not None
         line = self.line_of(target, place.option, place.item if isinstance(place.item, str) else None, place.text)
-        written = self.text.splitlines()[line - 1].strip()
+        written = self.lines[line - 1].strip()
         # A word, not a part of one: the `n` of `hints = { n = 3 }`.
         found = re.search(rf"(?<!\w){re.escape(place.text)}(?!\w)", written) if place.text else None
         start, end = error.span
@@ -92,36 +96,55 @@ class Source:
         where = f"{self.path}:{line}\n         {shown}"
         return DeclarationError(error.what, where=where, fix=_as_toml(fix), code=error.code)
 
+    @functools.cached_property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+    @functools.cached_property
+    def _sections(self) -> dict[str, list[tuple[int, list[str], int]]]:
+        """By the first key of their headers: where sections begin, the keys there, and the line after the last."""
+        headers = [(n, header) for n, line in enumerate(self.lines, 1) if (header := _header(line)) is not None]
+        ends = [*(n for n, _ in headers), len(self.lines) + 1][1:]
+        found: dict[str, list[tuple[int, list[str], int]]] = {}
+        for (begin, header), end in zip(headers, ends, strict=True):
+            found.setdefault(header[0] if header else "", []).append((begin, header, end))
+        return found
+
     def line_of(self, target: str, option: str | None = None, item: str | None = None, text: str = "") -> int:
         """The line, from 1, of an option in the table of a target, or of an item or a text in it."""
-        lines = self.text.splitlines()
-        best, inside = 0, False
-        depth: list[str] = []
-        found_option = False
-        for number, line in enumerate(lines, 1):
-            header = _header(line)
-            if header is not None:
-                depth = header
-                inside = bool(header) and header[0] == target
-                found_option = inside and option is not None and option in header[1:]
-                if inside and (best == 0 or found_option):
-                    best = number
-                continue
-            if not inside or option is None:
-                continue
+        best = 0
+        for begin, header, end in self._sections.get(target, ()):
+            found_option = option is not None and option in header[1:]
+            if best == 0 or found_option:
+                best = begin
+            if option is None:
+                return best
+            found = self._line_in(range(begin + 1, end), header, found_option, option, item, text)
+            if found[1]:
+                return found[0]
+            best = found[0] or best
+        return best or 1
+
+    def _line_in(
+        self, numbers: range, depth: list[str], found_option: bool, option: str, item: str | None, text: str
+    ) -> tuple[int, bool]:
+        """The best line of a section, 0 for none, and whether there is none better."""
+        best = 0
+        for number in numbers:
+            line = self.lines[number - 1]
             key = _key(line)
             if key and (depth[1:] + key)[:1] == [option]:
                 found_option, best = True, number
             elif key and len(depth) == 1:
                 found_option = False
             if found_option and (item is None or item in line) and (text or item is not None) and text in line:
-                return number
+                return number, True
             if found_option and item is not None and key and (depth[1:] + key)[1:2] == [item]:
                 best = number
-        return best or 1
+        return best, False
 
     def _marked(self, line: int, part: str) -> str:
-        lines = self.text.splitlines()
+        lines = self.lines
         written = lines[line - 1].strip() if 0 < line <= len(lines) else ""
         start = max(0, written.find(part)) if part else 0
         shown = Place("", None, "", written, "").marked(start, start + len(part) if part else None)
@@ -135,12 +158,20 @@ class SpecFile:
     path: pathlib.Path
     entries: tuple[Entry, ...]
 
+    @functools.cached_property
+    def _by_name(self) -> dict[tuple[str, str], Entry]:
+        return {(e.module, e.name): e for e in self.entries}
+
     def entry(self, module: str, name: str) -> Entry | None:
-        return next((e for e in self.entries if e.module == module and e.name == name), None)
+        return self._by_name.get((module, name))
 
 
 def find(start: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None) -> pathlib.Path | None:
-    """The file named by `ANYSHAPE_SPEC`, or the nearest `anyshape.toml` from the working directory up."""
+    """The file named by `ANYSHAPE_SPEC`, or the nearest `anyshape.toml` up to the project's root.
+
+    The root is a folder with `pyproject.toml` or `.git`; where there is none, folders that are this user's alone are
+    looked into. A file that is another user's, or that anybody may write to, says nothing: one warning names it.
+    """
     named = (os.environ if environ is None else environ).get(VARIABLE, "").strip()
     if named:
         path = pathlib.Path(named).expanduser()
@@ -148,32 +179,75 @@ def find(start: str | os.PathLike[str] | None = None, environ: Mapping[str, str]
             what = f"{VARIABLE} names a file that is not there"
             raise DeclarationError(what, where=f"{VARIABLE}={named}", fix=f"unset {VARIABLE}, or write {named}")
         return path
-    folder = pathlib.Path(start) if start is not None else pathlib.Path.cwd()
-    folder = folder.resolve()
-    return next((f / FILE_NAME for f in (folder, *folder.parents) if (f / FILE_NAME).is_file()), None)
+    folder = (pathlib.Path(start) if start is not None else pathlib.Path.cwd()).resolve()
+    folders = (folder, *folder.parents)
+    root = next((i for i, f in enumerate(folders) if any((f / name).exists() for name in _ROOT)), None)
+    for i, inner in enumerate(folders):
+        if i and (i > root if root is not None else not _is_own(inner)):
+            return None
+        path = inner / FILE_NAME
+        if path.is_file():
+            if _is_own(path):
+                return path
+            _say_ignored(path)
+    return None
+
+
+_ROOT: Final = ("pyproject.toml", ".git")
+
+
+def _is_own(path: pathlib.Path) -> bool:
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    return local_files.is_own(status)
+
+
+@functools.cache
+def _say_ignored(path: pathlib.Path) -> None:
+    what = f"{path} is ignored: it is another user's, or anybody may write to it; if you mean it, {VARIABLE}={path}"
+    warnings.warn(what, DeclarationWarning, stacklevel=2)
 
 
 def load(start: str | os.PathLike[str] | None = None) -> SpecFile | None:
     """Find and read the file, if there is one."""
     path = find(start)
-    return None if path is None else _read_once(path, path.stat().st_mtime_ns)
+    if path is None:
+        return None
+    try:
+        status = path.stat()
+    except OSError:
+        return None  # it is gone
+    return _read_once(path, (status.st_ino, status.st_size, status.st_mtime_ns), bool(os.environ.get(VARIABLE)))
 
 
 @functools.lru_cache(maxsize=8)
-def _read_once(path: pathlib.Path, changed: int) -> SpecFile:
-    return read(path)
+def _read_once(path: pathlib.Path, version: tuple[int, ...], named: bool) -> SpecFile | None:
+    return _read(path, own=not named)
 
 
 def read(path: str | os.PathLike[str]) -> SpecFile:
     """Read a file. Its words are checked here as far as they can be without the callables; see `Entry.declaration`."""
-    where = pathlib.Path(path)
+    found = _read(pathlib.Path(path), own=False)
+    assert found is not None
+    return found
+
+
+def _read(where: pathlib.Path, *, own: bool) -> SpecFile | None:
+    """None for a file that turns out to be another's where it must not be: it may have been exchanged meanwhile."""
+    data = b""
     try:
-        source = Source(where, where.read_bytes().decode("utf-8"))
+        data, is_own = local_files.read_own(str(where), most=MOST_BYTES)
+        if own and not is_own:
+            _say_ignored(where)
+            return None
+        source = Source(where, data.decode("utf-8"))
     except OSError as error:
-        what = f"the file cannot be read: {error.strerror}"
+        what = f"the file cannot be read: {error.strerror or error}"
         raise DeclarationError(what, where=str(where), fix=f"unset {VARIABLE}") from error
     except UnicodeDecodeError as error:
-        line = where.read_bytes()[: error.start].count(b"\n") + 1
+        line = data[: error.start].count(b"\n") + 1
         raise DeclarationError("the file is not UTF-8", where=f"{where}:{line}", fix="save it as UTF-8") from error
     entries = tuple(_read_entry(source, target, table) for target, table in _tables(source).items())
     with warnings.catch_warnings():
@@ -185,15 +259,21 @@ def read(path: str | os.PathLike[str]) -> SpecFile:
 
 def _tables(source: Source) -> dict[str, Any]:
     toml = _toml()
+    what = "this is nested more deeply than anything that is read here"
+    for number, text in enumerate(source.lines, 1):
+        if text.count(".") > _MOST_DOTS and _TEXTS.sub("", text).count(".") > _MOST_DOTS:
+            raise DeclarationError(what, where=f"{source.path}:{number}", fix=f"unset {VARIABLE}")
     try:
         tables: dict[str, Any] = toml.loads(source.text)
-    except toml.TOMLDecodeError as error:
+    except RecursionError:
+        raise DeclarationError(what, where=str(source.path), fix=f"unset {VARIABLE}") from None
+    except ValueError as error:  # TOML's own, and that of a number too long
         message = str(error)
         at = _AT.search(message)
-        count = len(source.text.splitlines()) or 1
+        count = len(source.lines) or 1
         line, column = (int(at[1]), int(at[2])) if at else (count, 1)
         line = min(line, count)
-        written = (source.text.splitlines() or [""])[line - 1]
+        written = (source.lines or [""])[line - 1]
         shown = Place("", None, "", written, "").marked(column - 1, column)
         what = f"this is not TOML: {_AT.sub('', message).replace('(at end of document)', '').strip()}"
         fix = '["package.module:Class.forward"]\nshapes = { x = "batch seq 512" }'
@@ -204,7 +284,7 @@ def _tables(source: Source) -> dict[str, Any]:
 def _read_entry(source: Source, target: str, table: Any) -> Entry:
     line = source.line_of(target)
     if not isinstance(table, dict):
-        line = next((n for n, t in enumerate(source.text.splitlines(), 1) if _key(t)[:1] == [target]), 1)
+        line = next((n for n, t in enumerate(source.lines, 1) if _key(t)[:1] == [target]), 1)
         what = f"{target!r} stands outside every table; a table is named by the callable it is about"
         source.refuse(what, line, target, fix=f'["package.module:Class.forward"]\n{target} = {brief(table)}')
     if not _TARGET.fullmatch(target):
@@ -246,7 +326,7 @@ def _header(line: str) -> list[str] | None:
         return None
     try:
         table: Any = _toml().loads(stripped)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return _nested_keys(table)
 
@@ -258,7 +338,7 @@ def _key(line: str) -> list[str]:
         return []
     try:
         return _nested_keys(_toml().loads(f"{match[1]} = {{}}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
 
 
@@ -283,7 +363,7 @@ def _as_toml(fix: str | None) -> str | None:
 
 
 def _first_header(source: Source, target: str) -> int:
-    lines = source.text.splitlines()
+    lines = source.lines
     return next((n for n, t in enumerate(lines, 1) if (_header(t) or _key(t))[:1] == [target]), 1)
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import sympy
 
-from anyshape._torch import concrete
+from anyshape import interrupts
+from anyshape._torch import concrete, index_reads
 from anyshape.answers import NodeRecord
 
 
@@ -150,19 +151,20 @@ def _compare(node: NodeRecord, run: concrete.ConcreteRun, *, strict: bool = Fals
             kwargs = run.make(node.kwargs)
             given = [concrete.physical(t) for t in concrete.leaves((args, kwargs)) if hasattr(t, "untyped_storage")]
             before = {id(t): concrete.storage(t) for t in given}
+            read = index_reads.of(node.call, args, kwargs)
             with concrete.OpLog() as log:
                 result = concrete.call(node.call, args, kwargs)
             real = [_physical(x) for x in concrete.leaves(result)]
     except concrete.NotPlain:
         raise
     except Exception as error:
+        interrupts.pass_on(error)
         if isinstance(error, ZeroDivisionError) and node.name in _DIVIDE_BY_COUNTS:
             return None
         return Difference(node.name, "a result", f"{type(error).__name__}: {str(error)[:200]}", raised=True)
-    mapped = any(t.mapped is not None for t in concrete.leaves(node.args) if isinstance(t, concrete.TensorSnapshot))
     if not run.is_exact(real):
         raise concrete.NotPlain("a division of a number that may be negative")
-    if _indexes_nothing(run, node.call, () if mapped else args, given):
+    if read is not None and read.into_nothing(run.is_zero):
         return Difference(node.name, "indices into something", "indices into nothing")
     if _normalises_nothing(run, node, given):
         return Difference(node.name, "something to normalise", "nothing")
@@ -194,24 +196,6 @@ _DIVIDE_BY_COUNTS = (
     "smooth_l1_loss_backward",
     "huber_loss_backward",
 )
-# Calls that read what they are given at indices: the first tensor, by the others.
-_INDEXING = ("index.", "_unsafe_index.", "index_select", "gather", "embedding", "take.", "_unsafe_masked_index.")
-
-
-def _reads_at_indices(call: Any) -> bool:
-    """By its name with the overload: `index.Tensor` reads, `index_fill.int_Scalar` does not."""
-    return str(getattr(call, "__name__", call)).startswith(_INDEXING)
-
-
-def _indexes_nothing(run: concrete.ConcreteRun, call: Any, args: Any, tensors: list[Any]) -> bool:
-    """Whether indices would be read from an empty tensor, which fails whatever they are; fake tensors cannot tell."""
-    if not _reads_at_indices(call) or len(tensors) < 2:
-        return False
-    read = list(tensors[0].shape)
-    if len(args) > 1 and isinstance(args[1], (list, tuple)):  # index.Tensor: only the dims with an index are read at
-        read = [n for n, index in zip(tensors[0].shape, args[1], strict=False) if index is not None]
-    counts = [t.numel() for t in tensors[1:]]  # those born in the graph may be 0
-    return any(run.is_zero(n) is True for n in read) and any(run.is_zero(n) is False for n in counts)
 
 
 def _normalises_nothing(run: concrete.ConcreteRun, node: NodeRecord, tensors: list[Any]) -> bool:

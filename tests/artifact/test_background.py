@@ -206,6 +206,61 @@ def test_a_process_that_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(f.programs) == 1 and not helpers.RUNNING
 
 
+def test_a_process_that_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(helpers, "STILL", 1.0)
+    stopped = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+
+    class Helper:
+        niceness, pid = 0, stopped.pid
+        receiver, _sender = multiprocessing.Pipe(duplex=False)
+
+        def is_alive(self) -> bool:
+            return True
+
+    try:
+        stopped.send_signal(signal.SIGSTOP)
+        kind, reason = helpers._heard(Helper())  # type: ignore[arg-type]
+        assert kind == "refused" and "was stopped" in reason
+    finally:
+        stopped.kill()
+        stopped.wait()
+
+
+FORKS = """
+import os, sys, time, warnings
+warnings.simplefilter("ignore")
+import torch, anyshape
+from anyshape.ahead import helpers
+def fn(x):
+    return x + 1
+f = anyshape.compile(fn, background=True)
+f(torch.randn(3))
+helper, = helpers.RUNNING
+child = os.fork()
+if not child:
+    assert not helpers.RUNNING and f.wait(0)  # it has none, and waits for none
+    sys.exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), helper.is_alive(), len(helpers.RUNNING), flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_that_ends_leaves_the_process_alone(tmp_path: pathlib.Path) -> None:
+    source = str(pathlib.Path(anyshape.__file__).parents[1])
+    script = tmp_path / "forks.py"
+    script.write_text(FORKS)
+    ran = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.stdout.split() == ["7", "True", "1"], ran.stderr[-2000:]
+    assert "Error in atexit" not in ran.stderr
+
+
 def test_a_process_that_calls_leave_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """On cores that are never idle it would not end."""
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]

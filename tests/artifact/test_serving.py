@@ -84,7 +84,7 @@ def test_one_file_serves_every_size(artifact: anyshape.Artifact, tmp_path: pathl
     artifact.save(tmp_path / "f.any", key=KEY)
     for live in (None, callables.branching):
         with Idle():
-            f = anyshape.load(tmp_path / "f.any", live, key=KEY)
+            f = anyshape.load(tmp_path / "f.any", live, key=KEY, name="branching")
             for n, m in ((5, 6), (1, 6), (0, 3), (9, 1), (30, 2), (8, 0), (2, 2)):
                 for k in (3, 4):
                     x, y = inputs(n, m)
@@ -155,7 +155,7 @@ def test_a_module_with_its_live_weights(inference: anyshape.Artifact) -> None:
 def test_weights_that_travel_inside(inference: anyshape.Artifact, tmp_path: pathlib.Path) -> None:
     inference.save(tmp_path / "net.any", key=KEY)
     with Idle(), torch.no_grad():
-        f = anyshape.load(tmp_path / "net.any", key=KEY)
+        f = anyshape.load(tmp_path / "net.any", key=KEY, name="Net")
         for shape in ((3, 5, 8), (1, 5, 8), (2, 20, 8)):
             x = torch.randn(shape)
             torch.testing.assert_close(f(x), callables.net().eval()(x))
@@ -318,6 +318,62 @@ def child(code: str, *arguments: str, **environment: str) -> Any:
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
     return json.loads(ran.stdout.splitlines()[-1])
+
+
+RACE = """
+import collections, json, os, sys, threading
+sys.path.insert(0, sys.argv[1])
+import torch, served_callables as callables, anyshape, anyshape.ahead.loading
+key = open(sys.argv[3], "rb").read()
+torch.set_num_threads(1)
+sys.setswitchinterval(1e-5)
+def child():
+    wrong, barrier = [], threading.Barrier(8)
+    def one():
+        try:
+            f = anyshape.load(sys.argv[2], callables.branching, key=key)
+            x, y = torch.randn(12, 6), torch.randn(6, 7)
+            barrier.wait()
+            torch.testing.assert_close(f(x, y), callables.branching(x, y))
+        except BaseException as error:
+            wrong.append(repr(error))
+    threads = [threading.Thread(target=one) for _ in range(8)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    sys.stderr.write("\\n".join(wrong))
+    sys.stderr.flush()
+    os._exit(len(wrong) > 0)
+ends = collections.Counter()
+for _ in range(int(sys.argv[4])):  # each a process of its own: what is mapped once is not mapped again
+    pid = os.fork()
+    if not pid:
+        child()
+    ends[os.waitpid(pid, 0)[1]] += 1
+print(json.dumps(ends))
+"""
+
+
+def race_for_kernels(artifact: anyshape.Artifact, tmp_path: pathlib.Path, processes: int) -> None:
+    artifact.save(tmp_path / "f.any", key=KEY)
+    (tmp_path / "key").write_bytes(KEY)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    ends = child(RACE, *(str(tmp_path / n) for n in ("f.any", "key")), str(processes), TMPDIR=str(temporary))
+    assert ends == {"0": processes}
+    assert not list(temporary.rglob("*.so"))
+
+
+def test_eight_threads_map_one_kernel(artifact: anyshape.Artifact, tmp_path: pathlib.Path) -> None:
+    race_for_kernels(artifact, tmp_path, 5)
+
+
+@pytest.mark.slow
+def test_a_thousand_processes_of_eight_threads_map_one_kernel(
+    artifact: anyshape.Artifact, tmp_path: pathlib.Path
+) -> None:
+    for _ in range(10):
+        race_for_kernels(artifact, tmp_path, 100)
+        (tmp_path / "temporary").rename(tmp_path / f"temporary-{_}")
 
 
 def test_a_fresh_process_captures_and_compiles_nothing(inference: anyshape.Artifact, tmp_path: pathlib.Path) -> None:

@@ -227,17 +227,15 @@ def test_two_compilations_of_one_function_are_apart() -> None:
 # -- pickle and deepcopy -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [lambda: anyshape.compile(lambda x: x + 1), lambda: anyshape.compile(Net())])
-def test_pickle_is_refused(make: Any) -> None:
+def test_pickle_of_a_function_is_refused() -> None:
     with pytest.raises(anyshape.Error) as caught:
-        pickle.dumps(make())
+        pickle.dumps(anyshape.compile(lambda x: x + 1))
     assert caught.value.code == "AS004"
 
 
-@pytest.mark.parametrize("make", [lambda: anyshape.compile(lambda x: x + 1), lambda: anyshape.compile(Net())])
-def test_deepcopy_is_refused(make: Any) -> None:
+def test_deepcopy_of_a_function_is_refused() -> None:
     with pytest.raises(anyshape.Error) as caught:
-        copy.deepcopy(make())
+        copy.deepcopy(anyshape.compile(lambda x: x + 1))
     assert caught.value.code == "AS005"
 
 

@@ -151,3 +151,21 @@ def test_code_is_planned_for_more_than_one(first: int) -> None:
         assert torch.equal(f(x), fn(x))
     assert planned
     assert min(planned) > 1
+
+
+def test_sizes_of_a_length_of_one_are_no_quotients() -> None:
+    """To one loop of torch's `n == 1` and `16 * n == 16` were two questions with two answers (2.11): `16 // n` heads."""
+    linear = torch.nn.Linear(16, 16, bias=False)
+
+    def turned(x: torch.Tensor) -> torch.Tensor:
+        heads = linear(x).view(*x.shape[:-1], -1, 8).transpose(1, 2)
+        half = heads.shape[-1] // 2
+        heads = heads * torch.cat((-heads[..., half:], heads[..., :half]), dim=-1)
+        return heads.squeeze(2) if x.shape[1] == 1 else heads
+
+    f = anyshape.compile(turned, backend="aot_eager", fullgraph=True)
+    for batch, length in ((1, 8), (1, 1), (2, 1), (3, 5)):
+        x = torch.randn(batch, length, 16)
+        torch.testing.assert_close(f(x), turned(x))
+    assert f.fallbacks == {}
+    assert len(f.programs) == 2, [p.behavior for p in f.programs]

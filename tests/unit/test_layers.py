@@ -15,6 +15,9 @@ MODULES = sorted(p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*.py"))
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "_version",
+        "plain_text",
+        "local_files",
+        "interrupts",
         "errors",
         "programs",
         "answers",
@@ -25,6 +28,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "limits",
         "option_types",
         "help_pages",
+        "recompile_limits",
+        "callers",
     ),
     ("declaration", "solver", "explain", "tiers", "artifact", "size_conditions"),
     ("spec_file", "declared", "oblivious"),
@@ -47,6 +52,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("refusals",),
     ("_torch/exporting", "engine"),
     ("_torch/modules",),
+    ("regions",),
     ("ahead",),
     ("compiler",),
     ("exporter",),
@@ -61,6 +67,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 # Upward imports that are known, each with what has to happen for it to go.
 KNOWN: set[tuple[str, str]] = set()
 WITHOUT_TORCH = (
+    "interrupts",
+    "plain_text",
+    "local_files",
     "errors",
     "programs",
     "explain",
@@ -77,6 +86,8 @@ WITHOUT_TORCH = (
     "limits",
     "option_types",
     "help_pages",
+    "recompile_limits",
+    "callers",
     "declared",
     "oblivious",
     "door",

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import pathlib
 import textwrap
+import time
+import warnings
 
 import pytest
 
 import anyshape
 from anyshape import spec_file
-from anyshape.declaration import options
+from anyshape.declaration import DeclarationWarning, options
 from anyshape.errors import DeclarationError
 
 GOOD = """
@@ -172,3 +175,183 @@ def test_the_schema_knows_the_same_words():
     assert tuple(table["semantics"]["enum"]) == options.SEMANTICS
     assert tuple(table["on_new_behavior"]["enum"]) == options.ON_NEW_BEHAVIOR
     assert tuple(table["specialize"]["oneOf"][0]["enum"]) == options.SPECIALIZE
+
+
+# -- whose file it is, and how far it is looked for ------------------------------------------------------------------
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """outer/project/.git, with folders inside; the working directory is the innermost."""
+    monkeypatch.delenv("ANYSHAPE_SPEC", raising=False)
+    inner = tmp_path / "outer" / "project" / "package" / "inner"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    spec_file._say_ignored.cache_clear()
+    return tmp_path / "outer" / "project"
+
+
+@pytest.mark.parametrize("root", [".git", "pyproject.toml"])
+@pytest.mark.parametrize(
+    ("folder", "found"),
+    [("package/inner", True), ("package", True), (".", True), ("..", False), ("../..", False)],
+)
+def test_it_is_looked_for_up_to_the_root_of_the_project(project, root, folder, found):
+    (project / root).mkdir()
+    path = write(project / folder, GOOD)
+    assert spec_file.find() == (path.resolve() if found else None)
+    assert (spec_file.load() is not None) == found
+
+
+def test_a_git_worktree_has_a_root_too(project):
+    (project / ".git").write_text("gitdir: /elsewhere")
+    write(project.parent, GOOD)
+    assert spec_file.find() is None
+
+
+@pytest.mark.parametrize(
+    ("folder", "mode", "found"),
+    [
+        ("package", 0o755, True),
+        ("package", 0o700, True),
+        ("package", 0o777, False),  # anybody may have put it there
+        ("package", 0o1777, False),
+        ("package/inner", 0o777, True),  # where one works is where one works, if the file is one's own
+    ],
+)
+def test_without_a_root_folders_of_ones_own_are_looked_into(project, folder, mode, found):
+    path = write(project / folder, GOOD)
+    (project / folder).chmod(mode)
+    assert spec_file.find() == (path.resolve() if found else None)
+
+
+def test_the_search_ends_at_a_folder_that_others_may_write_to(project):
+    write(project, GOOD)
+    (project / "package").chmod(0o777)
+    assert spec_file.find() is None
+    (project / "package").chmod(0o755)
+    assert spec_file.find() is not None
+
+
+OWNERS = {
+    "mine": (0, 0o644, True),
+    "mine, and my group's": (0, 0o664, True),
+    "mine alone": (0, 0o600, True),
+    "anybody's to write to": (0, 0o646, False),
+    "another's": (1, 0o644, False),
+    "another's, who lets me write": (1, 0o666, False),
+}
+
+
+@pytest.mark.parametrize("how", list(OWNERS))
+def test_a_file_that_is_not_ones_own_says_nothing(project, monkeypatch, how):
+    other, mode, found = OWNERS[how]
+    anyshape.compile(declared, backend="eager")  # imports, with what they warn of
+    (project / ".git").mkdir()
+    path = write(project / "package", "this is not TOML" if not found else GOOD)
+    path.chmod(mode)
+    if other:
+        monkeypatch.setattr(os, "getuid", lambda: path.stat().st_uid + 1)
+    if found:
+        assert spec_file.load().path == path.resolve()
+        return
+    with pytest.warns(DeclarationWarning, match="is ignored: it is another user's"):
+        assert spec_file.load() is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert spec_file.load() is None  # said once
+        assert anyshape.compile(lambda x: x, backend="eager").declared_in is None
+    nearer = write(project, GOOD)  # what lies further up is not hidden by it
+    monkeypatch.undo()
+    monkeypatch.chdir(project / "package" / "inner")
+    path.chmod(0o666)
+    assert spec_file.find() == nearer.resolve()
+
+
+def test_a_file_that_is_exchanged_after_it_was_found(project, monkeypatch):
+    path = write(project / "package" / "inner", GOOD)
+    found = spec_file.find()
+    monkeypatch.setattr(spec_file, "find", lambda start=None: found)
+    path.unlink()
+    assert spec_file.load() is None
+    path.write_text('["m:f"]')
+    path.chmod(0o666)
+    with pytest.warns(DeclarationWarning):
+        assert spec_file.load() is None
+
+
+def test_a_file_that_is_named_is_meant(project, monkeypatch):
+    path = write(project.parent, GOOD)
+    path.chmod(0o666)
+    monkeypatch.setenv("ANYSHAPE_SPEC", str(path))
+    assert spec_file.load().path == path
+
+
+def test_which_file_is_in_force_is_shown(project, monkeypatch):
+    (project / ".git").mkdir()
+    path = write(project, f'["{__name__}:declared"]\nshapes = {{ x = "n" }}\n').resolve()
+    f = anyshape.compile(declared, backend="eager")
+    assert f.declared_in == anyshape.explain(f).declared_in == str(path)
+    assert f"declared in {path}" in str(anyshape.explain(f)) and anyshape.explain(f).json()["declared_in"] == str(path)
+    assert anyshape.compile(lambda x: x, backend="eager").declared_in is None
+
+
+def declared(x):
+    return x + 1
+
+
+# -- reading is linear, and ends -------------------------------------------------------------------------------------
+
+HOSTILE = {
+    "a key of very many parts": "a." * 100_000 + "a = 1",
+    "many keys of many parts": "\n".join(f"{'b.' * 65}c{i} = 1" for i in range(1000)),
+    "a header of very many parts": "[" + "a." * 100_000 + "a]",
+    "deep lists": "x = " + "[" * 50_000,
+    "deep lists that end": "x = " + "[" * 5_000 + "]" * 5_000,
+    "deep tables": "x = " + "{a=" * 5_000,
+    "a number of very many digits": "x = " + "9" * 100_000,
+    "very many tables": "".join(f'["m{i}:f"]\nshapes = {{ x = "n" }}\n' for i in range(2000)) + "x",
+    "very many options": '["m:f"]\n' + "".join(f"o{i} = 1\n" for i in range(20_000)),
+    "a very long option": '["m:f"]\n' + "o" * 500_000 + " = 1",
+    "a very long shape": '["m:f"]\nshapes.x = "' + "n " * 100_000 + '"',
+    "a very long clause": '["m:f"]\nwhere = ["' + "n + " * 20_000 + 'n > 3"]',
+    "a deep clause": '["m:f"]\nwhere = ["' + "(" * 20_000 + 'n > 3"]',
+    "a very long text": '["m:f"]\nbackend = "' + "\\u0041" * 100_000,
+    "an escape": '["m:f"]\n"\\u001b[2J" = 1',
+    "a byte order mark": "\ufeffx = 1",
+    "controls": "x = 1\x00\x1b",
+    "larger than any": "#" * (spec_file.MOST_BYTES + 1),
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("how", list(HOSTILE))
+def test_a_hostile_file_is_refused_in_time(tmp_path, how):
+    path = tmp_path / "anyshape.toml"
+    path.write_text(HOSTILE[how], encoding="utf-8")
+    began = time.process_time()
+    with pytest.raises(DeclarationError) as caught:
+        spec_file.read(path)
+    assert time.process_time() - began < 5
+    assert all(c.isprintable() or c in "\n\t" for c in str(caught.value))
+
+
+def test_a_thousand_tables_take_no_longer_than_ten_times_a_hundred(tmp_path):
+    def seconds(count):
+        path = tmp_path / f"{count}.toml"
+        path.write_text("".join(f'["m{i}:f"]\nshapes = {{ x = "n" }}\n' for i in range(count)))
+        began = time.process_time()
+        assert len(spec_file.read(path).entries) == count
+        return time.process_time() - began
+
+    seconds(10)
+    few, many = min(seconds(200) for _ in range(3)), min(seconds(1600) for _ in range(2))
+    assert many < 3 * 8 * max(few, 0.01)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+def test_what_is_no_file_is_not_read(tmp_path, make):
+    make(tmp_path / "anyshape.toml")
+    with pytest.raises(DeclarationError, match="cannot be read"):
+        spec_file.read(tmp_path / "anyshape.toml")
+    assert spec_file.find(tmp_path, {}) is None

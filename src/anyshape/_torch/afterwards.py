@@ -8,6 +8,7 @@ so it is left out of the graph: the compiled frame makes the call itself, on wha
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest import mock
@@ -19,6 +20,8 @@ from torch._dynamo.output_graph import OutputGraph
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+from anyshape._torch import breaks
 
 _BY_DIM = ("unbind", "unbind_copy")  # (x, dim): a result for each index
 _BY_SIZE = ("split", "unsafe_split", "split_copy", "chunk", "unsafe_chunk")  # (x, number, dim): as many as it takes
@@ -45,14 +48,20 @@ class Afterwards(VariableTracker):  # type: ignore[misc]
 
 
 @contextlib.contextmanager
-def counted(count: Callable[[], None]) -> Iterator[None]:
-    """A frame whose graph is empty runs no graph that could count its calls, so it calls `count` itself."""
+def counted(count: Callable[[], None], broke_off: Callable[[str], None] | None = None) -> Iterator[None]:
+    """A frame whose graph is empty runs no graph that could count its calls, so it calls `count` itself.
+
+    Or, where a graph break is what it begins with, `broke_off` with the reason of that.
+    """
     compile_subgraph = OutputGraph.compile_subgraph
 
     def compile_(self: Any, tx: Any, reason: Any, **kwargs: Any) -> Any:
-        if self.count_calls() == 0 and not reason.graph_break:
+        said: Callable[[], None] | None = count if not reason.graph_break else None
+        if reason.graph_break and broke_off is not None:
+            said = functools.partial(broke_off, breaks.text(reason))
+        if self.count_calls() == 0 and said is not None:
             codegen = PyCodegen(tx)
-            name = self.install_global_by_id("anyshape_count", count)
+            name = self.install_global_by_id("anyshape_count", said)
             codegen.add_push_null(lambda: codegen.append_output(codegen.create_load_global(name, add=True)))
             codegen.extend_output([*create_call_function(0, False), create_instruction("POP_TOP")])
             self.pregraph_bytecode.extend(codegen.get_instructions())

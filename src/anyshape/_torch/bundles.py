@@ -137,6 +137,21 @@ def load(bundle: Bundle) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """These variables and no others, which threads read and set meanwhile."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextlib.contextmanager
 def _loading(kernels: Mapping[str, bytes]) -> Iterator[None]:
     thread = threading.get_ident()  # others may well compile in the meantime
     stock_load, stock_build = CppPythonBindingsCodeCache.load_pybinding_async, CppBuilder.build
@@ -166,7 +181,7 @@ def _loading(kernels: Mapping[str, bytes]) -> Iterator[None]:
     own = plain_code.directory()
     environment = {"TORCHINDUCTOR_CACHE_DIR": own, "TRITON_CACHE_DIR": os.path.join(own, "triton")}
     with (
-        mock.patch.dict(os.environ, environment),
+        _environment(environment),
         inductor_config.patch(compile_threads=1),
         functorch_config.patch(bundled_autograd_cache=True),
         mock.patch.object(CppPythonBindingsCodeCache, "load_pybinding_async", staticmethod(load_pybinding_async)),

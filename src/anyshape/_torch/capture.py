@@ -18,8 +18,11 @@ from unittest import mock
 import torch
 import torch._dynamo.backends.common as aot_backends
 import torch._dynamo.backends.debugging as debugging
+import torch._dynamo.backends.registry as backend_registry
 import torch._dynamo.config as dynamo_config
 import torch._dynamo.convert_frame as convert_frame
+import torch._dynamo.decorators as decorators
+import torch._dynamo.eval_frame as eval_frame
 import torch._dynamo.exc as dynamo_exc
 import torch._dynamo.external_utils as external_utils
 import torch._dynamo.guards as dynamo_guards
@@ -37,7 +40,7 @@ from torch._subclasses.meta_utils import MetaConverter
 from torch.fx.experimental.sym_node import SymNode
 from torch.utils import _pytree as pytree
 
-from anyshape import _version
+from anyshape import _version, interrupts
 from anyshape._torch import (
     afterwards,
     breaks,
@@ -46,6 +49,10 @@ from anyshape._torch import (
     direct_writes,
     failures,
     first_calls,
+    float_arithmetic,
+    formatted,
+    integer_division,
+    lazy_modules,
     light_code,
     loose_strides,
     memory,
@@ -58,6 +65,7 @@ from anyshape._torch import (
     random_state,
     ranges,
     reshapes,
+    scalar_arguments,
     scalar_writes,
     scans,
     slices,
@@ -67,7 +75,8 @@ from anyshape._torch import (
 )
 from anyshape._torch import rules as rule_calls
 from anyshape._torch.forgetting import forget_answers
-from anyshape._torch.shape_env import SHARE_MEMORY, FreeShapeEnv
+from anyshape._torch.shape_env import IS_EXPRESSIBLE, SAME_FLOAT, SHARE_MEMORY, FreeShapeEnv
+from anyshape._torch.unheard_warnings import unheard
 from anyshape.answers import InputRecord
 from anyshape.recording import Recording
 
@@ -98,6 +107,7 @@ _CONFIG = {
     "accumulated_recompile_limit": 1 << 30,
     "enable_cpp_symbolic_shape_guards": False,
     "suppress_errors": False,
+    "skip_nnmodule_hook_guards": False,  # a hook that is added or removed later belongs to the call
     "record_runtime_overhead": False,  # two calls of Python in each call, for a mark in profiles
 }
 
@@ -111,16 +121,21 @@ def patches(
     facts: str = "",
     frozen: torch.nn.Module | None = None,
     exporting: bool = False,
+    floats: frozenset[str] = frozenset(),
+    static: bool = False,
 ) -> Iterator[None]:
     """Everything of torch that differs while anyshape captures.
 
     `rules` are those for all calls, for those that are given a size, and for those about oblivious sizes.
     `whole`: a call of the callable begins here. `facts` keeps Inductor from mixing declarations up. `frozen` is a
-    module that does not change. `exporting`: there is no frame that could make a call after the graph.
+    module that does not change. `exporting`: there is no frame that could make a call after the graph. `floats` of
+    modules have changed. `static`: sizes and numbers are those of the call.
     """
     config = {k: v for k, v in _CONFIG.items() if hasattr(dynamo_config, k)}
     # One call that computes nothing must not make Dynamo skip the code for good.
     config["allow_empty_graphs"] = whole
+    if static:
+        config |= {"assume_static_by_default": True, "specialize_int": True}
 
     def shape_env(**settings: Any) -> FreeShapeEnv:
         return FreeShapeEnv(recording=make_recording(), **settings)
@@ -129,12 +144,17 @@ def patches(
         # 0 and 1 are ints like any other.
         return bool(_is_int_specialization_case(2 if value in (0, 1) else value, source))
 
+    def wrap_symfloat(self: Any, value: float) -> Any:
+        return _stock_wrap_symfloat(self, value) if self.source.name in floats else _wrap_symfloat(self, value)
+
     with contextlib.ExitStack() as stack:
+        change = stack.enter_context(interrupts.Change())
         stack.enter_context(dynamo_config.patch(**config))
         stack.enter_context(mock.patch.object(output_graph, "ShapeEnv", shape_env))
         stack.enter_context(mock.patch.object(dynamo_utils, "run_node", nodes.run_node))
         stack.enter_context(mock.patch.object(TensorVariable, "call_method", nodes.call_method))
-        stack.enter_context(mock.patch.object(builder.VariableBuilder, "wrap_symfloat", _wrap_symfloat))
+        stack.enter_context(mock.patch.object(builder.VariableBuilder, "wrap_symfloat", wrap_symfloat))
+        stack.enter_context(mock.patch.object(builder.VariableBuilder, "wrap_symint", _wrap_symint))
         stack.enter_context(mock.patch.object(builder, "wrap_to_fake_tensor_and_record", _wrap_to_fake))
         stack.enter_context(mock.patch.object(fake_impls, "_compute_slice_index", slices.index))
         stack.enter_context(mock.patch.object(builder, "is_int_specialization_case", specializes_int))
@@ -150,6 +170,7 @@ def patches(
         if not exporting:
             stack.enter_context(afterwards.patches())
         stack.enter_context(breaks.patches())
+        stack.enter_context(lazy_modules.patches())
         stack.enter_context(reshapes.patches())
         stack.enter_context(collapsing.repaired())
         stack.enter_context(products.patches())
@@ -160,6 +181,9 @@ def patches(
         stack.enter_context(scans.patches())
         stack.enter_context(ranges.patches())
         stack.enter_context(numbers.patches())
+        stack.enter_context(integer_division.patches())
+        stack.enter_context(formatted.patches())
+        stack.enter_context(float_arithmetic.patches())
         stack.enter_context(scalar_writes.patches())
         for_all, of_sizes, oblivious = rules
         stack.enter_context(rule_calls.patches({**for_all, **random_state.rules(), **scans.rules()}))
@@ -167,14 +191,19 @@ def patches(
         stack.enter_context(rule_calls.patches(dict(oblivious), when=rule_calls.concerns_oblivious))
         stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))
         stack.enter_context(mock.patch.object(symbolic_shapes, "_static_eval_sym_bool", _static_eval))
+        if _stock_hint_disproves is not None:
+            stack.enter_context(mock.patch.object(symbolic_shapes, "_sym_node_hint_disproves", _hint_disproves))
         stack.enter_context(mock.patch.object(convert_frame, "CheckFunctionManager", _check_function_manager))
         stack.enter_context(mock.patch.object(dynamo_guards, "convert_to_concrete_values", _concrete_values))
         if hasattr(dynamo_guards, "profile_guard_manager"):  # a figure for a log, for which caches are emptied
             stack.enter_context(mock.patch.object(dynamo_guards, "profile_guard_manager", _untimed))
         stack.enter_context(light_code.patches(frozen))
         # The generated guard finds its admission here; the guard's closure keeps the value it had then.
-        names = {GUARD_NAME: None, SHARE_MEMORY: memory.share_memory}
+        names: dict[str, Any] = {GUARD_NAME: None, SHARE_MEMORY: memory.share_memory}
+        names.update({SAME_FLOAT: scalar_arguments.same, IS_EXPRESSIBLE: scalar_arguments.is_expressible})
         stack.enter_context(mock.patch.dict(symbolic_shapes.SYMPY_INTERP, names))
+        stack.callback(change.unsettled)
+        change.settled()
         yield
 
 
@@ -227,12 +256,25 @@ _stock_wrap_symfloat = builder.VariableBuilder.wrap_symfloat
 
 
 def _wrap_symfloat(self: Any, value: float) -> Any:
-    """A float of a module (`eps`, `p`) is a constant: as a symbol it costs a second trace and gains nothing."""
+    """A float of a module (`eps`, `p`) is a constant until it changes: as a symbol it costs a second trace."""
     source = self.source.guard_source
-    if source.is_unspecialized_nn_module() or source.is_unspecialized_builtin_nn_module():
+    own = source.is_unspecialized_nn_module() or source.is_unspecialized_builtin_nn_module()
+    if own or (value == 0 and not scalar_arguments.is_expressible(value)):
+        if value == 0:  # the guard takes 0.0 and -0.0 for one
+            self.tx.output.shape_env.recording.exact_floats.append((self.source, value))
         self.install_guards(dynamo_guards.GuardBuilder.CONSTANT_MATCH)
         return builder.ConstantVariable.create(value=value, source=self.source)
     return _stock_wrap_symfloat(self, value)
+
+
+_stock_wrap_symint = builder.VariableBuilder.wrap_symint
+
+
+def _wrap_symint(self: Any, value: int, *args: Any, **kwargs: Any) -> Any:
+    if scalar_arguments.is_expressible(value):
+        return _stock_wrap_symint(self, value, *args, **kwargs)
+    self.install_guards(dynamo_guards.GuardBuilder.CONSTANT_MATCH)
+    return builder.ConstantVariable.create(value=value, source=self.source)
 
 
 _stock_wrap_to_fake = builder.wrap_to_fake_tensor_and_record
@@ -286,7 +328,8 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
     for name in ("fw_compiler", "bw_compiler", "inference_compiler"):
         if kwargs.get(name) is not None:
             kwargs[name] = remembering(kwargs[name])
-    return _stock_aot_module_simplified(mod, args, **kwargs)
+    with unheard():  # every node is run again, for free sizes
+        return _stock_aot_module_simplified(mod, args, **kwargs)
 
 
 _stock_meta_converter = MetaConverter.__call__
@@ -340,9 +383,26 @@ def _static_eval(value: Any) -> bool | None:
     if not recording.owns(expr):
         return _stock_static_eval(value)
     known = env.settled(expr)
+    if known is None and _asked_by_the_user(recording):
+        return bool(recording.answer(expr, None))  # eager knows every size
     if known is None:
         recording.overheard(expr)
     return None if known is None else bool(known)
+
+
+def _asked_by_the_user(recording: Recording) -> bool:
+    return recording.node is None and recording.phase == "trace" and nodes.locate()[0] == "user"
+
+
+_stock_hint_disproves = getattr(symbolic_shapes, "_sym_node_hint_disproves", None)
+
+
+def _hint_disproves(node: Any, target: bool) -> bool:
+    """What is not so for the sizes at hand is not known of all, and torch looks no further (2.13 on)."""
+    env = getattr(node, "shape_env", None)
+    if isinstance(env, FreeShapeEnv) and env.recording.owns(node.expr) and _asked_by_the_user(env.recording):
+        return False
+    return bool(_stock_hint_disproves(node, target)) if _stock_hint_disproves is not None else False
 
 
 def graph_break(text: str) -> Exception:
@@ -365,6 +425,16 @@ def graph_numbers(graph: Any) -> list[tuple[int, str, Any]]:
     return found
 
 
+def _is_disabled_alone(caller: types.FrameType | None) -> bool:
+    """Whether the frame is that of `torch.compiler.disable(recursive=False)`; torch looks at what called its converter.
+
+    (convert_frame.py, `ConvertFrameAssert.__call__`: with a converter in between it finds no such caller.)
+    """
+    while caller is not None and caller.f_code.co_filename == convert_frame.__file__:
+        caller = caller.f_back
+    return caller is not None and caller.f_code is decorators._nonrecursive_disable_wrapper_code
+
+
 class Converter:
     """Stands where Dynamo's frame converter stands, for one compiled callable.
 
@@ -382,27 +452,72 @@ class Converter:
         return getattr(self._inner, name)
 
     def __call__(self, frame: Any, cache_entry: Any, hooks: Any, frame_state: Any, skip: int = 0) -> Any:
+        if _is_disabled_alone(sys._getframe(1)):
+            return ConvertFrameReturn(apply_to_code=False)
+
         def convert() -> Any:
             return self._inner(frame, cache_entry, hooks, frame_state, skip=skip + 2)
 
         return self._capture(convert, frame)
 
 
-def install(function: Any, backend: Any, *, fullgraph: bool, capture: Callable[..., Any], disable: bool = False) -> Any:
+def install(
+    function: Any,
+    backend: Any,
+    *,
+    fullgraph: bool,
+    capture: Callable[..., Any],
+    disable: bool = False,
+    guard_filter: Callable[..., Any] | None = None,
+) -> Any:
     """`torch.compile`'s own callable or module for `function`, with frames converted by `capture`."""
-    context = torch._dynamo.optimize(backend=backend, nopython=fullgraph, disable=disable)
+    context = torch._dynamo.optimize(
+        backend=backend, nopython=fullgraph, disable=disable, guard_filter_fn=_kept(guard_filter)
+    )
+    if _REGION is not None and hasattr(context, "_isolate_recompiles_id"):
+        context._isolate_recompiles_id = _REGION
     callback = getattr(context, "callback", None)
     if callback is not None:
         callback._torchdynamo_orig_backend = Converter(callback._torchdynamo_orig_backend, capture)
     return context(function)
 
 
-def inner_backend(backend: Any, mode: str | None, options: dict[str, Any] | None, *, frozen: bool = False) -> Any:
+# What anyshape compiles does not count against the limits of stock compilations of the same code (torch 2.13 on).
+_REGION = next(eval_frame._next_isolate_recompiles_id) if hasattr(eval_frame, "_next_isolate_recompiles_id") else None
+
+
+def _kept(filter_: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """A user's choice of guards; what anyshape itself asks of sizes is not torch's to leave out."""
+    if filter_ is None:
+        return None
+
+    def keep(guards: Sequence[Any]) -> list[bool]:
+        return [k or g.guard_type == "SHAPE_ENV" for g, k in zip(guards, filter_(guards), strict=True)]
+
+    return keep
+
+
+def guard_filter_of(options: dict[str, Any] | None) -> tuple[Any, dict[str, Any] | None]:
+    """A user's choice of guards out of the options, and the other options."""
+    if not options or "guard_filter_fn" not in options:
+        return None, options
+    return options["guard_filter_fn"], {k: v for k, v in options.items() if k != "guard_filter_fn"}
+
+
+def default_backend() -> Any:
+    """What `backend=None` means: the one that was set for the process, or Inductor."""
+    registered = getattr(backend_registry, "get_default_backend", None)
+    return "inductor" if registered is None else registered()
+
+
+def inner_backend(
+    backend: Any, mode: str | None, options: dict[str, Any] | None, *, frozen: bool = False, name: str | None = None
+) -> Any:
     """The backend as torch.compile itself would build it from its arguments."""
     if mode is None and options is None:
         mode = "default"
     if backend == "inductor":
-        made = torch._TorchCompileInductorWrapper(mode, options, True)
+        made = torch._TorchCompileInductorWrapper(mode, options, True, *([] if name is None else [name]))
         if frozen:  # the sizes of what does not change need not be looked at again in each call
             made.apply_options({"size_asserts": False})
         return made
@@ -465,7 +580,10 @@ def is_torchs_own(code: types.CodeType) -> bool:
 def call_key(frame: Any) -> Any:
     """A call as far as a failed capture of it may depend on it; None if it has a part that cannot be told."""
     parts: list[Any] = [frame.f_code]
-    leaves, spec = pytree.tree_flatten(dict(frame.f_locals))
+    try:
+        leaves, spec = pytree.tree_flatten(dict(frame.f_locals))
+    except RecursionError:  # a container that contains itself
+        return None
     parts.append(spec)
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor):

@@ -33,7 +33,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from anyshape._torch import collapsing
+from anyshape._torch import collapsing, python_code
+from anyshape._torch.unheard_warnings import unheard
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,7 +265,7 @@ class ConcreteRun:
 
     @contextlib.contextmanager
     def running(self) -> Any:
-        with self.mode, enable_python_dispatcher(), torch.no_grad(), collapsing.repaired():
+        with self.mode, enable_python_dispatcher(), torch.no_grad(), collapsing.repaired(), unheard():
             yield
 
 
@@ -305,7 +306,11 @@ class TracedRun(ConcreteRun):
     def rename(self, expr: sympy.Basic) -> sympy.Basic:
         for symbol in expr.free_symbols - self._own.keys():
             self._own[symbol] = self._symbol(symbol)
-        return expr.xreplace(self._own)
+        own = expr.xreplace(self._own)
+        for fact in python_code.undefined_where(own):
+            if not fact.free_symbols & self._in_graph and self._ask(fact):
+                raise ZeroDivisionError(f"{expr} has no value")
+        return own
 
     def _symbol(self, symbol: sympy.Basic) -> sympy.Basic:
         value = self.sizes.get(symbol)
@@ -379,8 +384,7 @@ def _divides(expr: sympy.Basic, signed: frozenset[sympy.Basic]) -> bool:
     """Whether a number that may be negative is divided: torch's functions simplify as if none were."""
     if not signed or signed.isdisjoint(expr.free_symbols):
         return False
-    divisions = ("FloorDiv", "CleanDiv", "CeilDiv", "Mod", "PythonMod", "IntTrueDiv", "FloatTrueDiv")
-    return any(type(e).__name__ in divisions and e.free_symbols & signed for e in sympy.preorder_traversal(expr))
+    return any(python_code.is_division(e) and e.free_symbols & signed for e in sympy.preorder_traversal(expr))
 
 
 def _without_floors(stride: sympy.Basic) -> sympy.Basic:
@@ -422,7 +426,7 @@ def fails(call: Any, args: Any, kwargs: Any, sizes: Mapping[tuple[int, int], int
         return torch.empty(shape, dtype=leaf.dtype, device=leaf.device)
 
     try:
-        with quietly(), mode, torch.no_grad():
+        with quietly(), unheard(), mode, torch.no_grad():
             args, kwargs = pytree.tree_unflatten([made(i, x) for i, x in enumerate(flat)], spec)
             call(*args, **kwargs)
     except Exception:

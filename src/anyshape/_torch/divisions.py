@@ -1,8 +1,9 @@
 """Divisions in the code that Inductor generates (torch 2.11 to 2.15).
 
-Owns those by a size in the code around kernels: `(n * n) // n` is evaluated for an n of 0 too, and is 0 then. And what
-the ranges of loops settle in the places that they read and write: `(x0 + 256 * x1 + 256 * n * x2) // (256 * n)` is `x2`
-where x0 runs to 256 and x1 to n. Inductor finds that where n is a number or, since 2.13, known to be 2 or more. For an
+Owns those by a size in the code around kernels: `(n * n) // n` is evaluated for an n of 0 too, and is 0 then. (A
+division of the function itself insists that its divisor is not 0: see `divisors`.) And what the ranges of loops
+settle in the places that they read and write: `(x0 + 256 * x1 + 256 * n * x2) // (256 * n)` is `x2` where x0 runs
+to 256 and x1 to n. Inductor finds that where n is a number or, since 2.13, known to be 2 or more. For an
 n that may be 0 its kernels divide for every element and loops that could be one stay several, though a loop of no
 length reads nothing.
 """
@@ -88,7 +89,7 @@ def _print_floor_div(self: Any, expr: Any) -> str:
     if type(self) is not PythonPrinter or expr.args[1].is_number:  # others are for code of kernels
         return _stock_print(self, expr)
     base, divisor = map(self.doprint, expr.args)
-    return f"(({base}) // max({divisor}, 1))"
+    return f"(({base}) // (({divisor}) or 1))"
 
 
 @contextlib.contextmanager

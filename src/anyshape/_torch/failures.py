@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
+import torch._dynamo.config as dynamo_config
 import torch._dynamo.convert_frame as convert_frame
 import torch._dynamo.exc as dynamo_exc
 from torch._inductor.exc import InductorError
@@ -41,11 +42,25 @@ def keeping_failures() -> Iterator[list[Exception]]:
 
 def runs_eagerly(error: BaseException, *, fullgraph: bool, torchs_backend: bool) -> bool:
     """Whether a failed capture says something about this call (eager raises, or can do it), not the set-up."""
+    if _is_asked_for(error, fullgraph=fullgraph):
+        return False
     if isinstance(error, _BACKEND_ERRORS):
         return torchs_backend and not fullgraph
     if fullgraph and isinstance(error, dynamo_exc.Unsupported):
         return was_raised(error)
     return isinstance(error, Exception)
+
+
+def _is_asked_for(error: BaseException, *, fullgraph: bool) -> bool:
+    """Whether torch was told to raise this: on a recompile, on what is replayed, on a graph break in some lines.
+
+    Where nothing was asked for, Dynamo lets no graph break out (convert_frame.py, `ConvertFrame.__call__`).
+    """
+    if isinstance(error, dynamo_exc.RecompileError):
+        return True
+    if _REPLAYED in str(error) and getattr(dynamo_config, "side_effect_replay_policy", "") == "error":
+        return True
+    return not fullgraph and isinstance(error, (dynamo_exc.Unsupported, dynamo_exc.UserError)) and not was_raised(error)
 
 
 def was_raised(error: BaseException) -> bool:
@@ -63,6 +78,7 @@ def data_branch(error: BaseException) -> tuple[str, str] | None:
     return ":".join(places[-1]) if places else "?:0", asked[1]
 
 
+_REPLAYED = "we found certain side effects happened"  # output_graph.py, `codegen_suffix`
 _RAISED = "Observed exception"  # Dynamo's title for what the traced program raises and does not catch itself
 _BACKEND_ERRORS = (dynamo_exc.BackendCompilerFailed, InductorError)
 

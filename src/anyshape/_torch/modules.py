@@ -6,7 +6,9 @@ state_dict, hooks, `train()` and `eval()` are the original's, with what anyshape
 
 from __future__ import annotations
 
+import copy
 import functools
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +17,7 @@ from torch._dynamo.eval_frame import OptimizedModule
 
 from anyshape.declaration import Declaration
 from anyshape.declaration.place import brief, kind
-from anyshape.errors import NotCompilableError, refuse_deepcopy, refuse_pickle
+from anyshape.errors import NotCompilableError
 from anyshape.programs import Program, Variant
 
 
@@ -24,16 +26,26 @@ class CompiledModule(OptimizedModule):
 
     # Set on the instance by `compiled`; never on the original, to which OptimizedModule passes other attributes on.
     _anyshape_engine: Any
+    _anyshape_caller: object
     _anyshape_eagerly: type[BaseException]
     _anyshape_again: type[BaseException]
+    _anyshape_anew: Callable[[torch.nn.Module], CompiledModule]  # compiles a copy as this one was
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        callers = self._anyshape_engine.callers
+        before = callers.enter(self._anyshape_caller)
+        callers.here.broken = None
         try:
-            return super().__call__(*args, **kwargs)
+            result = super().__call__(*args, **kwargs)
+            if callers.here.broken is not None:
+                self._anyshape_engine.settle()
+            return result
         except self._anyshape_again:
             return CompiledModule.__call__(self, *args, **kwargs)
         except self._anyshape_eagerly as told:
             eagerly = told
+        finally:
+            callers.leave(before)
         return self._run_eagerly(eagerly, args, kwargs)
 
     def _run_eagerly(self, eagerly: Any, args: Any, kwargs: Any) -> Any:
@@ -41,10 +53,22 @@ class CompiledModule(OptimizedModule):
         eagerly.say()
         return result
 
+    def __getattr__(self, name: str) -> Any:
+        """An attribute of the module inside; a method of its own may call that module, past what is compiled."""
+        value = super().__getattr__(name)
+        if isinstance(value, types.MethodType) and not torch.compiler.is_dynamo_compiling() and _is_own(self, value):
+            return types.MethodType(_counting(value.__func__, self._anyshape_engine, name), value.__self__)
+        return value
+
     @property
     def declaration(self) -> Declaration:
         door = self._anyshape_engine.door
         return door.declaration if door is not None else Declaration()
+
+    @property
+    def declared_in(self) -> str | None:
+        door = self._anyshape_engine.door
+        return door.declared_in if door is not None else None
 
     @property
     def copies(self) -> dict[str, int]:
@@ -53,11 +77,11 @@ class CompiledModule(OptimizedModule):
 
     @property
     def programs(self) -> tuple[Program, ...]:
-        return self._anyshape_engine.views()  # type: ignore[no-any-return]
+        return self._anyshape_engine.views(self._anyshape_caller)  # type: ignore[no-any-return]
 
     @property
     def fallbacks(self) -> dict[str, int]:
-        return dict(self._anyshape_engine.fallbacks)
+        return dict(self._anyshape_engine.fallbacks_of(self._anyshape_caller))
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -71,10 +95,64 @@ class CompiledModule(OptimizedModule):
         return self._anyshape_engine
 
     def __reduce__(self) -> Any:
-        raise refuse_pickle(type(self._orig_mod).__name__)
+        """A copy is compiled anew, in the same way: programs are machine code of this process."""
+        return _copied, (self._anyshape_anew, self._orig_mod, _own_hooks(self))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__reduce__()
 
     def __deepcopy__(self, memo: Any) -> Any:
-        raise refuse_deepcopy(type(self._orig_mod).__name__)
+        twin = self._anyshape_anew(copy.deepcopy(self._orig_mod, memo))
+        memo[id(self)] = twin
+        return _with_hooks(twin, copy.deepcopy(_own_hooks(self), memo))
+
+
+def _is_own(compiled: CompiledModule, method: types.MethodType) -> bool:
+    """Whether a method is one of the module inside that its author wrote, and its calls are not compiled in place."""
+    inside = compiled.__dict__.get("_modules", {}).get("_orig_mod")
+    written = not str(getattr(method.__func__, "__module__", "")).startswith("torch.")
+    return method.__self__ is inside and written and inside._compiled_call_impl is None
+
+
+def _counting(method: Callable[..., Any], engine: Any, name: str) -> Callable[..., Any]:
+    """A method, by which calls of its module are counted: they run eagerly."""
+
+    @functools.wraps(method)
+    def call(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+        reason = f"{name}() calls the module inside, which is not compiled: anyshape.compile(module, in_place=True) is"
+        handle = module.register_forward_pre_hook(lambda *_: engine.count_eager(reason))
+        try:
+            return method(module, *args, **kwargs)
+        finally:
+            handle.remove()
+
+    return call
+
+
+# Those of the compiled module itself; the others belong to the module inside.
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_hooks_always_called",
+    "_forward_hooks_with_kwargs",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+
+
+def _own_hooks(module: CompiledModule) -> dict[str, Any]:
+    return {name: module.__dict__[name] for name in _HOOKS if module.__dict__.get(name)}
+
+
+def _with_hooks(module: Any, hooks: dict[str, Any]) -> Any:
+    module.__dict__.update(hooks)
+    return module
+
+
+def _copied(anew: Callable[[torch.nn.Module], Any], module: torch.nn.Module, hooks: dict[str, Any]) -> Any:
+    """What a pickle of a compiled module is loaded by."""
+    return _with_hooks(anew(module), hooks)
 
 
 class EnteredModule(CompiledModule):
@@ -82,7 +160,7 @@ class EnteredModule(CompiledModule):
 
     _anyshape_enter: Callable[..., Any]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         try:
             return self._anyshape_enter(*args, **kwargs)
         except self._anyshape_eagerly as told:  # from a program that the shortcut went straight to
@@ -146,8 +224,13 @@ def in_brief(value: Any) -> str:
     return f"{value.dtype} {tuple(value.shape)}" if isinstance(value, torch.Tensor) else brief(value)
 
 
-def compiled(target: Any, engine: Any, in_front: Sequence[Callable[..., Any]]) -> CompiledModule:
-    """torch's OptimizedModule as a CompiledModule, with what is to stand before its calls."""
+def compiled(
+    target: Any, engine: Any, in_front: Sequence[Callable[..., Any]], *, anew: Callable[..., Any]
+) -> CompiledModule:
+    """torch's OptimizedModule as a CompiledModule, with what is to stand before its calls.
+
+    `anew` compiles a copy of the module in the same way.
+    """
     from anyshape.engine import RunAgain, RunEagerly
 
     if not isinstance(target, OptimizedModule):  # TORCHDYNAMO_DISABLE and disable=True give the module itself
@@ -156,7 +239,15 @@ def compiled(target: Any, engine: Any, in_front: Sequence[Callable[..., Any]]) -
     call = functools.partial(CompiledModule.__call__, target)
     for around in in_front:
         call = around(call)
-    own = {"_enter": call, "_engine": engine, "_eagerly": RunEagerly, "_again": RunAgain}
+    caller = engine.callers.join(engine.programs)
+    own = {
+        "_caller": caller,
+        "_enter": call,
+        "_engine": engine,
+        "_eagerly": RunEagerly,
+        "_again": RunAgain,
+        "_anew": anew,
+    }
     for name, value in own.items():
         object.__setattr__(target, f"_anyshape{name}", value)
     return target  # type: ignore[return-value]

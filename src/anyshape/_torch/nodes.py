@@ -29,6 +29,7 @@ from anyshape import verify
 from anyshape._torch import casts, concrete, conjugates, divisors, memory, subscripts, written_sizes
 from anyshape._torch.forgetting import forget_answers
 from anyshape._torch.shape_env import FreeShapeEnv
+from anyshape._torch.unheard_warnings import unheard
 from anyshape.answers import COPY_OR_VIEW, NodeRecord
 from anyshape.questions import METADATA
 
@@ -96,8 +97,10 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
             for tensor in given:
                 forget_answers(tensor)
             written_sizes.require(node.target, args, kwargs)
-            result = _run_node(tracer, node, args, kwargs, nnmodule)
-            divisors.require(node.target, args, result)
+            divisors.require(node.target, args)
+            with unheard():  # it may be for stand-ins, or for answers that are given up again
+                result = _run_node(tracer, node, args, kwargs, nnmodule)
+            divisors.require_of(node.target, result)
             return result
 
         try:
@@ -195,9 +198,11 @@ def _general(env: FreeShapeEnv, record: NodeRecord, run: Callable[[], Any]) -> A
     """Run a node with as few true answers as it takes to give what it really gives for the sizes at hand."""
     recording = env.recording
 
-    def attempt(truths: frozenset[Any]) -> tuple[Any, Exception | None, bool]:
+    def attempt(
+        truths: frozenset[Any], *, from_two: bool = False, mixed: bool = True
+    ) -> tuple[Any, Exception | None, bool]:
         record.forget()
-        recording.begin_node(record, truths)
+        recording.begin_node(record, truths, from_two=from_two)
         with env.undo_unless_kept() as keep:
             try:
                 with concrete.OpLog() as log:
@@ -214,12 +219,17 @@ def _general(env: FreeShapeEnv, record: NodeRecord, run: Callable[[], Any]) -> A
                     record.sharing_shows = False
                     holds = record.loosened = verify.differs(record, recording.hints) is None
                     record.sharing_shows = True
+            holds = holds and (mixed or not recording.mixes)
             if holds:
                 record.settle(recording.hints)
                 keep()
         return result, error, holds
 
-    result, error, holds = attempt(frozenset())
+    result, error, holds = attempt(frozenset(), mixed=False)
+    if not holds and recording.mixes:  # answers that no size would give: those of all sizes from 2 on go first
+        result, error, holds = attempt(frozenset(), from_two=True)
+        if not holds:
+            result, error, holds = attempt(frozenset())
     if holds:
         if error is not None:
             raise error

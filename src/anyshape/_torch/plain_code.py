@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import importlib.machinery
 import importlib.util
 import multiprocessing.util
 import os
@@ -181,34 +182,61 @@ def kernel_key(argtypes: Sequence[str], code: str, more: str | None) -> str:
     return hashlib.sha256(repr((list(argtypes), code, more or "")).encode()).hexdigest()
 
 
+_mapped: dict[tuple[str, bytes], Any] = {}  # kernels, by their source and their machine code; code stays mapped
+
+
 def load_kernel(key: str, code: bytes) -> Any:
-    """A kernel from its machine code: mapped from a file that is gone when it has been."""
-    path = os.path.join(directory(), f"{key}.so")
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o700)
-    with open(handle, "wb") as file:
-        file.write(code)
-    os.environ[_ADDRESS] = str(torch._C._dynamo.guards._torchinductor_pyobject_tensor_data_ptr)  # type: ignore[attr-defined]
+    """A kernel from its machine code: mapped, once in a process, from a file that is gone when it has been."""
+    digest = key, hashlib.sha256(code).digest()
+    found = _mapped.get(digest)
+    # No lock, which a fork might find taken for ever: threads that come at once map it each, and one of them is kept.
+    return found if found is not None else _mapped.setdefault(digest, _map_kernel(key, code))
+
+
+def _map_kernel(key: str, code: bytes) -> Any:
+    """From a file with a name of its own: nobody writes to, or removes, what another thread is about to map."""
     try:
-        spec = importlib.util.spec_from_file_location(f"{key}.kernel", path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return getattr(module, "kernel")  # noqa: B009
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
+        handle, path = tempfile.mkstemp(suffix=".so", dir=directory())
+        try:
+            with open(handle, "wb") as file:
+                file.write(code)
+            return _imported(key, path)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+    except (OSError, ImportError):  # the disk is full, or nothing may be executed from there
+        if not hasattr(os, "memfd_create"):
+            raise
+        handle = os.memfd_create(key[:16])
+        with open(handle, "wb", closefd=False) as file:  # stays open: the name means this one for ever
+            file.write(code)
+        return _imported(key, f"/proc/self/fd/{handle}")
+
+
+def _imported(key: str, path: str) -> Any:
+    address = str(torch._C._dynamo.guards._torchinductor_pyobject_tensor_data_ptr)  # type: ignore[attr-defined]
+    if os.environ.get(_ADDRESS) != address:
+        os.environ[_ADDRESS] = address
+    loader = importlib.machinery.ExtensionFileLoader(f"{key}.kernel", path)
+    spec = importlib.util.spec_from_file_location(f"{key}.kernel", path, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return getattr(module, "kernel")  # noqa: B009
+
+
+_directories: dict[int, str] = {}  # by process: a forked one has its own
 
 
 def directory() -> str:
     """Where code lies while this process runs; nobody else can write there."""
-    return _directory_of(os.getpid())  # a forked process has one of its own
-
-
-@functools.cache
-def _directory_of(pid: int) -> str:
+    found = _directories.get(os.getpid())
+    if found is not None and os.path.isdir(found):  # what sweeps temporary files may have taken it
+        return found
     made = tempfile.mkdtemp(prefix="anyshape-")
     # Unlike atexit, it is heard by a process that multiprocessing forked; and by no other than this one.
     multiprocessing.util.Finalize(None, shutil.rmtree, (made,), {"ignore_errors": True}, exitpriority=0)
+    _directories[os.getpid()] = made
     return made
 
 

@@ -6,6 +6,7 @@ Owns the store of the default process group, and which modules belong to torch's
 from __future__ import annotations
 
 import contextlib
+import datetime
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,13 +15,16 @@ import torch._dynamo.config as dynamo_config
 import torch.distributed as dist
 
 
-def store(prefix: str) -> Any:
-    """The default process group's store under a prefix; None where there is no process group."""
-    if not dist.is_available() or not dist.is_initialized():
-        return None
+def has_store() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
+def store(prefix: str, *, seconds: float) -> Any:
+    """The default process group's store under a prefix; what it does not answer within some seconds is an error."""
     found = dist.distributed_c10d._get_default_store()
     if hasattr(found, "clone"):  # a connection of its own, so that a heartbeat never waits behind another request
         found = found.clone()
+        found.set_timeout(datetime.timedelta(seconds=seconds))  # for this connection alone
     return dist.PrefixStore(prefix, found)
 
 

@@ -18,6 +18,32 @@ def expression(expr: sympy.Basic) -> str:
     return str(_PRINTER.doprint(expr))
 
 
+_DIVISIONS = ("FloorDiv", "CleanDiv", "CeilDiv", "Mod", "PythonMod", "IntTrueDiv", "FloatTrueDiv")
+
+
+def is_division(expr: sympy.Basic) -> bool:
+    return type(expr).__name__ in _DIVISIONS
+
+
+def divisors(expr: sympy.Basic) -> list[sympy.Basic]:
+    """What is divided by and is no number, the innermost first."""
+    found: dict[sympy.Basic, None] = {}
+    for part in sympy.postorder_traversal(expr):
+        if is_division(part):
+            found[part.args[1]] = None
+        elif isinstance(part, sympy.Pow) and part.exp.is_number and part.exp < 0:
+            found[part.base] = None
+    return [d for d in found if not d.is_number]
+
+
+def undefined_where(expr: sympy.Basic) -> list[sympy.Basic]:
+    """Facts any of which leaves an expression without a value: something is divided by 0, or has no logarithm."""
+    found = [sympy.Eq(d, 0) for d in divisors(expr)]
+    partial = ("OpaqueUnaryFn_log", "OpaqueUnaryFn_log2", "OpaqueUnaryFn_sqrt")
+    found += [sympy.Le(e.args[0], 0) for e in sympy.postorder_traversal(expr) if type(e).__name__ in partial]
+    return [fact for fact in found if fact != sympy.false]
+
+
 def function(
     exprs: Sequence[sympy.Basic], names: dict[sympy.Symbol, str]
 ) -> Callable[[Sequence[int]], tuple[Any, ...]]:

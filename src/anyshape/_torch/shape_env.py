@@ -35,7 +35,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from anyshape._torch import formulas, marks
 from anyshape._torch.caught import errors_are_caught
-from anyshape._torch.possible_sizes import Sizes, leave_open, possible_sizes
+from anyshape._torch.possible_sizes import PossibleSizes
 from anyshape.answers import InputRecord
 from anyshape.declaration import Dim
 from anyshape.declaration.policy import TensorPolicy
@@ -46,6 +46,9 @@ from anyshape.recording import STAND_INS, Recording
 _LEARNT = ("replacements", "axioms", "var_to_range", "divisible", "guards", "deferred_runtime_asserts", "baked")
 
 SHARE_MEMORY = "__anyshape_share_memory"  # what guards call to see that inputs written to have memory of their own
+SAME_FLOAT = "__anyshape_same_float"  # what guards call where a float argument is a constant of the program
+IS_EXPRESSIBLE = "__anyshape_is_expressible"  # what guards call where a program depends on questions about a float
+_EXPRESSIBLE = ValueRanges(sympy.Integer(-(1 << 53)), sympy.Integer(1 << 53))
 _FROM_ZERO = ValueRanges(sympy.Integer(0), int_oo)
 _TWO_OR_MORE = sympy.Symbol("_two_or_more", integer=True, positive=True) + 1
 # What the text of an expression calls: Python's own would ask which is the less.
@@ -61,9 +64,11 @@ class FreeShapeEnv(ShapeEnv):
 
     def __init__(self, *, recording: Recording, **settings: Any) -> None:
         self.recording = recording
-        self._settled_cache: dict[sympy.Basic, sympy.Basic | None] = {}
+        self._settled: dict[sympy.Basic, sympy.Basic] = {}
+        self._open: set[sympy.Basic] = set()  # what was not settled by what was known at this version
         self._settled_version: tuple[int, int] | None = None
-        self._possible: list[Sizes] | None = None
+        self._possible: PossibleSizes | None = None
+        self._ragged: dict[sympy.Basic, sympy.Basic] = {}  # sizes of nested tensors, by those of what they wrap
         self.taken_on_trust = False  # a tensor is given the sizes that it has
         self.baked: dict[sympy.Basic, sympy.Integer] = {}  # computed sizes (`n * m`) that are a number in this program
         settings.update(specialize_zero_one=False, duck_shape=False)
@@ -89,7 +94,7 @@ class FreeShapeEnv(ShapeEnv):
         numbers = (*ex_size, *ex_stride, ex_storage_offset)
         cache = getattr(symbolic_context, "shape_env_to_source_to_symbol_cache", {}).get(id(self), {})
         if dynamic is None or any(type(n) is not int for n in numbers) or source.name in cache:
-            return super()._create_symbolic_sizes_strides_storage_offset(
+            made = super()._create_symbolic_sizes_strides_storage_offset(
                 ex_size,
                 ex_stride,
                 ex_storage_offset,
@@ -98,6 +103,8 @@ class FreeShapeEnv(ShapeEnv):
                 symbolic_context=symbolic_context,
                 **rest,
             )
+            # A nested tensor begins where its memory does; that is checked while it is made (meta_utils.py).
+            return made if not _is_ragged(ex_size) else (*made[:2], ex_storage_offset)
         static = [d is DimDynamic.STATIC for d in dynamic]
         policy = self._policy(source, dynamic, ex_size)
         if policy is not None:
@@ -183,6 +190,8 @@ class FreeShapeEnv(ShapeEnv):
         symbol = super().create_unspecified_symbol(val, source, dynamic_dim, *args, **kwargs)
         if isinstance(val, (int, float)) and isinstance(symbol, sympy.Symbol):
             self.recording.add_symbol(symbol, source, actual=val, hint=val)
+            if type(val) is int:
+                self.var_to_range[symbol] &= _EXPRESSIBLE
         return symbol
 
     # -- questions ---------------------------------------------------------------------------------------------
@@ -196,11 +205,15 @@ class FreeShapeEnv(ShapeEnv):
         fallback_value: bool | None = None,
         **rest: Any,
     ) -> sympy.Basic:
+        orig_expr = self._in_own_sizes(orig_expr)
         if not self.recording.owns(orig_expr):
             if fallback_value is not None and self.recording.drops_dims():
                 raise _ends_the_graph()  # whether a size born from data is 1 decides the rank: no answer holds
             hint = hint if orig_expr.free_symbols else None  # that of a constant may be of the size it was planned for
-            return super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, fallback_value, **rest)
+            value = super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, fallback_value, **rest)
+            if self._making is not None and isinstance(orig_expr, sympy.Eq) and bool(value):
+                self._note_ragged(orig_expr)
+            return value
         if self.recording.silent:
             return self.recording.truth(orig_expr)  # which cannot be other than what is settled, and is told at once
         known = self.settled(orig_expr)
@@ -218,7 +231,17 @@ class FreeShapeEnv(ShapeEnv):
             return told
         return self.recording.answer(orig_expr, general)
 
+    def _note_ragged(self, fact: sympy.Eq) -> None:
+        """The number of parts of a nested tensor, and a size of its parts, are sizes of the tensors that it wraps."""
+        for outer, inner in (fact.args, fact.args[::-1]):
+            if outer.is_Symbol and inner.free_symbols and self.recording.owns(inner):
+                self._ragged[outer] = inner
+
+    def _in_own_sizes(self, expr: sympy.Basic) -> sympy.Basic:
+        return expr.xreplace(self._ragged) if self._ragged and isinstance(expr, sympy.Basic) else expr
+
     def guard_or_defer_runtime_assert(self, orig_expr: Any, msg: str, fx_node: Any = None) -> bool:
+        orig_expr = self._in_own_sizes(orig_expr)
         if not self.recording.owns(orig_expr):
             told = self._maybe_evaluate_static(orig_expr) is not None  # an assertion made before may have said it
             if not told and self.recording.node is not None and (_may_be_one(orig_expr) or _broadcasts(orig_expr)):
@@ -232,6 +255,14 @@ class FreeShapeEnv(ShapeEnv):
         if known is not None:
             return bool(known)
         return self.recording.require(orig_expr)
+
+    def holds(self, fact: sympy.Basic) -> bool:
+        """Whether a fact holds at the sizes at hand, for this program to be used where it does."""
+        known = self.settled(fact)
+        if known is not None:
+            return bool(known)
+        with self.recording.relying():
+            return bool(self.recording.answer(fact, None))
 
     def evaluate_guards_expression(self, code: str, args: Sequence[object]) -> bool:
         """Inductor's cache asks whether an entry made under these facts may be used: if so, they are relied on."""
@@ -259,19 +290,29 @@ class FreeShapeEnv(ShapeEnv):
 
     def settled(self, expr: sympy.Basic) -> sympy.Basic | None:
         """The value of `expr` that follows from what is known, with no assumption about 0 and 1; else None."""
+        if expr in self._settled:
+            return self._settled[expr]
         version = self._version_counter, len(self.recording.hints)
         if version != self._settled_version:
             self._settled_version = version
-            self._settled_cache = {e: value for e, value in self._settled_cache.items() if value is not None}
-            self._possible = None
-        key = expr
-        if key in self._settled_cache:
-            return self._settled_cache[key]
-        if self._possible is None:
+            self._open.clear()
             # The solver is asked about declared invariants, and sizes that contradict one are not told apart here.
-            self._possible = [] if self.recording.declared.invariants else possible_sizes(self)
-        if leave_open(self._possible, expr) or _has_quotients(expr):
-            self._settled_cache[key] = None
+            if self.recording.declared.invariants:
+                self._possible = None
+            else:
+                self._possible = self._possible or PossibleSizes(self)
+                self._possible.grow()
+        if expr in self._open:
+            return None
+        value = self._derived(expr)
+        if value is None:
+            self._open.add(expr)
+        else:
+            self._settled[expr] = value
+        return value
+
+    def _derived(self, expr: sympy.Basic) -> sympy.Basic | None:
+        if (self._possible is not None and self._possible.leave_open(expr)) or _has_quotients(expr):
             return None
         value = self._maybe_evaluate_static(expr)
         if value is None and expr.is_Boolean:
@@ -282,7 +323,6 @@ class FreeShapeEnv(ShapeEnv):
         if value is None and self.recording.declared.invariants and isinstance(expr, sympy.logic.boolalg.Boolean):
             implied = self.recording.implied(self.simplify(expr))
             value = None if implied is None else sympy.sympify(implied)
-        self._settled_cache[key] = value
         return value
 
     def settled_from_two(self, expr: sympy.Basic) -> sympy.Basic | None:
@@ -402,7 +442,9 @@ class FreeShapeEnv(ShapeEnv):
             if not kept:
                 for name, value in saved.items():
                     setattr(self, name, value)
-                self._settled_cache.clear()
+                self._settled.clear()
+                self._open.clear()
+                self._settled_version = self._possible = None
                 self._changed()
                 self._replacements_changed()
                 self.fake_tensor_cache.clear()
@@ -425,8 +467,10 @@ class FreeShapeEnv(ShapeEnv):
         self, placeholders: Sequence[Any], sources: Sequence[Any], source_ref: Any = lambda n: n.name, **rest: Any
     ) -> list[Any]:
         if rest.get("guards") is not None or any(isinstance(s, str) for s in sources):
-            # Not for Dynamo: Inductor's cache writes down which sizes an entry was made for.
-            return super().produce_guards_verbose(placeholders, sources, source_ref, **rest)  # type: ignore[no-any-return]
+            # Not for Dynamo: Inductor's cache writes down which sizes an entry was made for, and what is known of them
+            # would make a truth of what has to be written.
+            with self._as_if_nothing_were_known():
+                return super().produce_guards_verbose(placeholders, sources, source_ref, **rest)  # type: ignore[no-any-return]
         langs = rest.get("langs", ("python", "verbose_python"))
         inputs = []
         for value, source in zip(placeholders, sources, strict=True):
@@ -434,19 +478,36 @@ class FreeShapeEnv(ShapeEnv):
             if record is not None and not (_is_base(source) and self._is_never_asked(record)):
                 inputs.append(record)
         call = self.recording.finish(inputs)
-        exprs = [call] if call else []
+        exprs = [f"{SAME_FLOAT}({source_ref(s)}, {number!r})" for s, number in self.recording.exact_floats]
+        asked = self._asked()
+        for value, source in zip(placeholders, sources, strict=True):
+            if isinstance(value, torch.SymInt) or (isinstance(value, torch.SymFloat) and value.node._expr in asked):
+                exprs.append(f"{IS_EXPRESSIBLE}({source_ref(source)})")
+        exprs += [call] if call else []
         if self.recording.apart:
             written, read = ("".join(f"{source_ref(s)}, " for s in each) for each in self.recording.apart)
             exprs.append(f"not {SHARE_MEMORY}(({written}), ({read}))")
         return [_ShapeGuardsHelper(list(exprs)) for _ in langs]
 
-    def _is_never_asked(self, record: InputRecord) -> bool:
-        """Whether no question was about these sizes: a view's base need not even be there then."""
+    @contextlib.contextmanager
+    def _as_if_nothing_were_known(self) -> Iterator[None]:
+        """A fact is not simplified by itself."""
+        with mock.patch.multiple(self, baked={}, divisible=set()):
+            self._changed()
+            yield
+        self._changed()
+
+    def _asked(self) -> set[Any]:
+        """The symbols that any question was about."""
         recording = self.recording
         asked = [a.expr for a in (*recording.predicates.values(), *recording.requirements.values())]
         asked += [e for n in recording.nodes for e in n.decisions] + list(recording.aot_decisions)
+        return set().union(*(e.free_symbols for e in asked))
+
+    def _is_never_asked(self, record: InputRecord) -> bool:
+        """Whether no question was about these sizes: a view's base need not even be there then."""
         own = set().union(*(e.free_symbols for e in (*record.sizes, *record.strides)))
-        return all(own.isdisjoint(e.free_symbols) for e in asked)
+        return own.isdisjoint(self._asked())
 
     def _input_record(self, value: Any, source: Any, source_ref: Any) -> InputRecord | None:
         if isinstance(value, (torch.SymInt, torch.SymFloat)):
@@ -457,6 +518,11 @@ class FreeShapeEnv(ShapeEnv):
         if all(s.is_number for s in sizes):
             return None
         return InputRecord("tensor", source_ref(source), sizes, strides)
+
+
+def _is_ragged(sizes: Sequence[Any]) -> bool:
+    """Whether these are the sizes of a nested tensor: one of them is no number."""
+    return any(isinstance(n, torch.SymInt) and n.node.is_nested_int() for n in sizes)
 
 
 def _is_base(source: Any) -> bool:

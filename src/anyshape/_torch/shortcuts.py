@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ from torch._C import _get_tracing_state, _len_torch_dispatch_stack
 from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list, get_eval_frame_callback
 from torch._dynamo.eval_frame import OptimizedModule
 
-from anyshape import limits
+from anyshape import interrupts, limits
 
 MOST_BY_KEY = 8  # arguments up to which Python tells calls apart sooner than guards do
 MOST_WAYS = 4  # codes that are asked for one key: those between which a mode or a global chooses
@@ -214,6 +215,7 @@ class Way:
         if guards is None or code is None or guards.cache_entry is None:
             return None
         if names is not None and not guards.root.check(names):
+            interrupts.deliver()
             return None
         function = self._function
         made = types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)
@@ -270,13 +272,15 @@ def _key_function(
             more = f", {place}.stride(), {place}.dtype, {place}.device, {place}.requires_grad" if whole else ""
             parts.append(f"{place}.shape{more}")
         elif type(value) in _NUMBERS:
-            parts.append(f"{place}")
+            sign = f", sign(1.0, {place})" if whole and type(value) is float else ""  # 0.0 is equal to -0.0
+            parts.append(f"{place}{sign}")
         elif whole:
             return lambda a, k: None
     scope = {
         "grad": torch.is_grad_enabled,
         "inference": torch.is_inference_mode_enabled,
         "autocast": torch._C._is_any_autocast_enabled,
+        "sign": math.copysign,
     }
     exec(f"def key(a, k):\n    return (form, {', '.join(parts)})", names := {**scope, "form": form})
     return names["key"]  # type: ignore[return-value]

@@ -2,7 +2,8 @@
 
 Owns the board on which programs are pinned up for all, and the lease on the right to compile: a token that one process
 holds and keeps changing while it is at work. A token that has not changed for some time belongs to a process that is
-gone, and whoever waits takes it over. No clock is compared with another process's.
+gone, and whoever waits takes it over. No clock is compared with another process's. A board that cannot be used, a full
+disk or a store that is gone, is one kind of trouble, whatever its cause.
 """
 
 from __future__ import annotations
@@ -16,10 +17,17 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from anyshape import local_files, plain_text
 from anyshape.artifact import storage
+from anyshape.artifact.container import MOST_BYTES
 
 FREE = "free"
+_LONGEST_TOKEN = 1 << 16
 _PIECE = 1 << 20  # torch's stores do not take values of any size
+
+
+class Unreachable(Exception):
+    """The board cannot be used. No fault of the call that needed it."""
 
 
 class Board(Protocol):
@@ -37,6 +45,40 @@ class Board(Protocol):
 
     def swap(self, expected: str, token: str) -> bool:
         """Put a token in the place of the one that is expected there, in one step; False if it was another one."""
+
+
+class Watched:
+    """A board whose troubles are one kind of error; it is put up when it is first needed."""
+
+    def __init__(self, put_up: Callable[[], Board]) -> None:
+        self._put_up = put_up
+        self._board: Board | None = None
+
+    def _do(self, act: Callable[[Board], Any]) -> Any:
+        try:
+            if self._board is None:
+                self._board = self._put_up()
+            return act(self._board)
+        except (Unreachable, MemoryError):
+            raise
+        except Exception as error:  # of a disk, a store or any file system that fsspec knows
+            said = (str(error).splitlines() or [""])[0]
+            raise Unreachable(plain_text.line(f"{type(error).__name__}: {said}", most=200)) from error
+
+    def names(self) -> list[str]:
+        return self._do(lambda board: board.names())  # type: ignore[no-any-return]
+
+    def fetch(self, name: str) -> bytes:
+        return self._do(lambda board: board.fetch(name))  # type: ignore[no-any-return]
+
+    def publish(self, data: bytes) -> None:
+        self._do(lambda board: board.publish(data))
+
+    def peek(self) -> str:
+        return self._do(lambda board: board.peek())  # type: ignore[no-any-return]
+
+    def swap(self, expected: str, token: str) -> bool:
+        return self._do(lambda board: board.swap(expected, token))  # type: ignore[no-any-return]
 
 
 class StoreBoard:
@@ -82,19 +124,23 @@ class DirectoryBoard:
 
     def names(self) -> list[str]:
         with os.scandir(self._directory) as entries:
-            found = [(e.stat().st_mtime_ns, e.name) for e in entries if e.name.endswith(".any")]
+            found = [(e.stat(follow_symlinks=False).st_mtime_ns, e.name) for e in entries if e.name.endswith(".any")]
         return [name for _, name in sorted(found)]
 
     def fetch(self, name: str) -> bytes:
-        return storage.read(os.path.join(self._directory, name))
+        """The bytes of a file, if it is this user's: its code is to run."""
+        data, own = local_files.read_own(os.path.join(self._directory, name), most=MOST_BYTES)
+        if not own:
+            raise PermissionError("the file is another user's, or anybody may write to it")
+        return data
 
     def publish(self, data: bytes) -> None:
         storage.write(os.path.join(self._directory, f"{hashlib.sha256(data).hexdigest()[:32]}.any"), data)
 
     def peek(self) -> str:
         try:
-            with open(os.path.join(self._directory, "lease"), encoding="ascii") as file:
-                return file.read() or FREE
+            data = local_files.read(os.path.join(self._directory, "lease"), most=_LONGEST_TOKEN)
+            return data.decode("ascii", "backslashreplace") or FREE
         except FileNotFoundError:
             return FREE
 
@@ -110,7 +156,9 @@ class DirectoryBoard:
         """For a moment; the system lets go of it when the process ends, however that is."""
         import fcntl
 
-        with open(os.path.join(self._directory, "lock"), "w") as file:
+        # No link is followed: what it leads to would be somebody's file.
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with open(os.open(os.path.join(self._directory, "lock"), flags, 0o644), "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
@@ -178,7 +226,8 @@ class Lease:
         finally:
             over.set()
             thread.join()
-            self._board.swap(self._current(), FREE)
+            with contextlib.suppress(Unreachable):  # then it is taken over
+                self._board.swap(self._current(), FREE)
 
     def _beat(self, wait: Callable[[float], bool]) -> None:
         while not wait(self.patience / 5):

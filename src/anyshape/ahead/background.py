@@ -8,8 +8,10 @@ seen in this one. What cannot be made there is compiled here, when it is next ca
 from __future__ import annotations
 
 import functools
+import os
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -41,10 +43,15 @@ class Background:
         self._said = False
         self._starved = False  # whether calls leave a process no time, so that it needs a share of its own
         self._failed: dict[Any, str] = {}  # calls that are, and why
+        self._begin()
+        engine.waits = self.wait
+        _ALL.add(self)
+
+    def _begin(self) -> None:
+        """Nothing is under way; nor is it in a process that was forked, whose threads stayed behind."""
         self._lock = threading.Lock()
         self._idle = threading.Event()
         self._idle.set()
-        engine.waits = self.wait
 
     def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """`call`, taken only for what cannot be made elsewhere."""
@@ -150,3 +157,15 @@ class Background:
         if self._here and not self._said:
             self._said = True
             warnings.warn(f"compiled when it is called, not in the background: {self._here}", FallbackWarning, 4)
+
+
+_ALL: weakref.WeakSet[Background] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for background in list(_ALL):
+        background._begin()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+from anyshape import plain_text
 from anyshape.artifact import inspecting
 from anyshape.errors import ArtifactError
 
@@ -72,7 +73,7 @@ def verify(url: str, *, key_file: str | None, anywhere: bool) -> None:
 
         here = environment.here()
     for name, value in inspecting.verify(url, key=read_key(key_file), here=here).items():
-        print(f"  {name:12} {value}")
+        print(f"  {name:12} {plain_text.line(value)}")
     print("the file is whole")
 
 

@@ -11,6 +11,7 @@ import contextlib
 import glob
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.process
 import os
 import pickle
 import subprocess
@@ -59,6 +60,10 @@ class Forked:
         self._process.kill()
         self._process.join()
 
+    def disown(self) -> None:
+        """Python waits, when a process ends, for the children that it knows, and these are its parent's."""
+        getattr(multiprocessing.process, "_children", set()).discard(self._process)
+
 
 class Started:
     """Begins with nothing; for where the driver of a GPU is in use, which does not outlive a fork."""
@@ -104,6 +109,18 @@ def _end() -> None:
     for helper in list(RUNNING):
         with contextlib.suppress(Exception):
             helper.end()
+
+
+def _after_fork() -> None:
+    """A process that this one forks, for whatever purpose, has no part in those that compile for this one."""
+    for helper in RUNNING:
+        if isinstance(helper, Forked):
+            helper.disown()
+    RUNNING.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def why_no_fork() -> str:
@@ -203,6 +220,8 @@ def _heard(helper: Helper) -> tuple[str, Any]:
         states = _states(helper.pid)
         if not states or _wants_to_compute(states) or states != seen:
             seen, since = states, now
+        elif now - since > STILL and all(state in "TtZ" for state, _ in states.values()):
+            return "refused", "a process that is to compile was stopped, by a signal or a debugger"
         elif now - since > STILL:
             return "refused", "a process that is to compile waits for ever, for a thread that stayed behind"
         patient = helper.niceness <= SHARE or now - began < PATIENCE or not _wants_to_compute(states)

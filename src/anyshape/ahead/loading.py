@@ -19,7 +19,8 @@ from anyshape.ahead import weights as embedded
 from anyshape.ahead.served import ServedFunction, ServedModule, Serving
 from anyshape.ahead.serving import Dispatcher
 from anyshape.ahead.stored import Stored
-from anyshape.artifact import container, manifest, opening, storage
+from anyshape.artifact import container, manifest, opening
+from anyshape.artifact import trust as believing
 from anyshape.declaration import Declaration
 from anyshape.declaration.options import read_word
 from anyshape.declaration.place import brief, kind
@@ -41,7 +42,13 @@ class Packed(Protocol):
 
 @overload
 def load(
-    url: Address | Packed, fn: M, *, key: Key | None = None, trust: bool = False, on_new_behavior: _OnNewBehavior = ...
+    url: Address | Packed,
+    fn: M,
+    *,
+    key: Key | None = None,
+    trust: bool = False,
+    name: str | None = None,
+    on_new_behavior: _OnNewBehavior = ...,
 ) -> M: ...
 @overload
 def load(
@@ -50,6 +57,7 @@ def load(
     *,
     key: Key | None = None,
     trust: bool = False,
+    name: str | None = None,
     on_new_behavior: _OnNewBehavior = ...,
 ) -> ServedFunction[P, R]: ...
 @overload
@@ -59,6 +67,7 @@ def load(
     *,
     key: Key | None = None,
     trust: bool = False,
+    name: str | None = None,
     on_new_behavior: _OnNewBehavior = ...,
 ) -> ServedFunction[..., Any]: ...
 def load(
@@ -67,21 +76,23 @@ def load(
     *,
     key: Key | None = None,
     trust: bool = False,
+    name: str | None = None,
     on_new_behavior: _OnNewBehavior = "error",
 ) -> Any:
     """A callable from a file that `Artifact.save` wrote. Nothing is captured or compiled, now or later.
 
     `url` is a path or any URL that fsspec knows, or an `Artifact`.
     `fn` is the function or module that it was made from; a module's live weights are used. Loading runs code that is in
-    the file: it is checked with `key`, or believed with `trust=True`. A call that no program serves raises
-    `NewBehaviorError`, or runs `fn` with `on_new_behavior="eager"`.
+    the file: it is checked with `key`, or believed with `trust=True`. With a key and without `fn`, `name` says which
+    callable the file has to be of. A call that no program serves raises `NewBehaviorError`, or runs `fn` with
+    `on_new_behavior="eager"`.
     """
     read_word("on_new_behavior", on_new_behavior, ("error", "eager"))
-    if isinstance(url, (str, os.PathLike)):
-        where, data = os.fspath(url), storage.read(url)
-    elif hasattr(url, "pack"):  # an Artifact of this process
-        where, data, trust = "<artifact>", url.pack(), True
-    else:
+    trust = believing.read_word(trust)
+    if hasattr(url, "pack"):  # an Artifact of this process
+        where, trust = "<artifact>", True
+        contents = opening.open_bytes(url.pack(), where=where, trusted=True, here=environment.here())
+    elif not isinstance(url, (str, bytes, os.PathLike)):
         raise NotCompilableError(
             f"anyshape.load takes a path, a URL or an Artifact, and this is {kind(url)}",
             where="anyshape.load(url)",
@@ -89,7 +100,12 @@ def load(
             fix='anyshape.load("model.any", fn)',
             code="AS007",
         )
-    contents = opening.open_bytes(data, where=where, key=key, trusted=trust, here=environment.here())
+    else:
+        where = os.fsdecode(url)
+        contents = opening.open_file(where, key=key, trusted=trust, here=environment.here())
+    # Whoever may put a file in the place of another has none that is signed, but those of other callables.
+    if name is not None or (key is not None and fn is None and not trust):
+        manifest.check_name(contents.manifest, name, where)
     return from_contents(contents, fn, where=where, on_new_behavior=on_new_behavior)
 
 
@@ -98,6 +114,8 @@ def from_contents(contents: container.Contents, fn: Any, *, where: str, on_new_b
     facts = contents.manifest
     if fn is not None:
         manifest.check_source(facts, sources.digests(fn), where)
+        if not facts["source"]:  # nothing that would tell it from others
+            manifest.check_name(facts, sources.name(fn), where)
     elif facts["weights"] == "embed":
         fn = embedded.skeleton(contents.members)
     if on_new_behavior == "eager" and (fn is None or facts["weights"] == "embed"):

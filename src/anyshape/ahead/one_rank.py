@@ -2,11 +2,13 @@
 
 Owns `distributed="one-rank"`: for a call that no program serves it looks at what other ranks have made since, and only
 then one rank captures and compiles, and pins the program up for all. A rank waits for others for a bounded time, and
-what cannot be shared is compiled by each rank itself.
+what cannot be shared is compiled by each rank itself. Trouble with what ranks agree through is never the caller's: it
+is counted and said once.
 """
 
 from __future__ import annotations
 
+import collections
 import functools
 import json
 import os
@@ -18,7 +20,7 @@ from typing import Any
 
 from anyshape._torch import environment, process_group
 from anyshape.ahead import sources
-from anyshape.ahead.agreement import Board, DirectoryBoard, Lease, StoreBoard, UrlBoard
+from anyshape.ahead.agreement import Board, DirectoryBoard, Lease, StoreBoard, Unreachable, UrlBoard, Watched
 from anyshape.ahead.making import Workshop
 from anyshape.ahead.serving import Dispatcher
 from anyshape.ahead.stored import Stored
@@ -29,6 +31,7 @@ from anyshape.errors import ArtifactError, FallbackWarning
 
 PATIENCE = "ANYSHAPE_PATIENCE"  # seconds without a sign of life after which a rank that compiles is taken for dead
 _LONGEST = 20.0  # times the patience that a rank waits for others before it helps itself
+_MOST_TRIES = 3  # to load what another rank may still be writing
 _LOCAL = "local"  # pinned up in the place of a program: this callable cannot be shared
 
 
@@ -52,6 +55,7 @@ class OneRank:
         self._dispatcher = Dispatcher(live)
         self._patience = float(os.environ.get(PATIENCE, "60")) if patience is None else patience
         self._seen: set[str] = set()
+        self._unread: collections.Counter[str] = collections.Counter()  # how often one could not be loaded
         self._local = ""  # why this callable is compiled by each rank itself
         self._lock = threading.RLock()
         self.compiles = 0  # made by this rank
@@ -80,10 +84,10 @@ class OneRank:
     def _board(self) -> Board | None:
         if self._artifacts is not None:
             place = f"{self._artifacts.rstrip('/')}/{self._key[:32]}"
-            return UrlBoard(place) if "://" in place else DirectoryBoard(place)
-        store = process_group.store(f"anyshape/{self._key}")
-        if store is not None:
-            return StoreBoard(store)
+            return Watched(lambda: UrlBoard(place) if "://" in place else DirectoryBoard(place))
+        if process_group.has_store():
+            seconds = max(self._patience, 1.0)
+            return Watched(lambda: StoreBoard(process_group.store(f"anyshape/{self._key}", seconds=seconds)))
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
             return None  # there is nobody to share with
         raise ArtifactError(
@@ -100,37 +104,61 @@ class OneRank:
             board = self._board
             if board is None:
                 return None
-            lease = Lease(board, patience=self._patience)
-            until = time.monotonic() + _LONGEST * self._patience
-            pause = 0.01
-            while True:
-                run = self._look(board, args, kwargs)
-                if run is not None or self._local:
-                    return run
-                if lease.take():
-                    with lease.hold():
-                        # Another rank may have pinned it up between the look and the lease.
-                        return self._look(board, args, kwargs) or self._make(board, args, kwargs)
-                if time.monotonic() > until:
-                    warnings.warn("ranks that compile take too long: this one helps itself", FallbackWarning, 4)
-                    return None
-                time.sleep(pause)
-                pause = min(pause * 1.5, 0.25)
+            try:
+                return self._through(board, args, kwargs)
+            except Unreachable as trouble:
+                self._keep_local(f"what ranks agree through cannot be used: {trouble}", counted=True)
+                return None
+
+    def _through(self, board: Board, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
+        lease = Lease(board, patience=self._patience)
+        until = time.monotonic() + _LONGEST * self._patience
+        pause = 0.01
+        while True:
+            run = self._look(board, args, kwargs)
+            if run is not None or self._local:
+                return run
+            if lease.take():
+                with lease.hold():
+                    # Another rank may have pinned it up between the look and the lease.
+                    return self._look(board, args, kwargs) or self._make(board, args, kwargs)
+            if time.monotonic() > until:
+                self._count("ranks that compile take too long: this one helps itself")
+                return None
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.25)
 
     def _look(self, board: Board, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
         """Load what others have pinned up since the last look."""
         for name in board.names():
             if name not in self._seen:
-                self._seen.add(name)
-                contents = opening.open_bytes(
-                    board.fetch(name), where=f"program {name} of another rank", trusted=True, here=environment.here()
-                )
-                if contents.manifest["weights"] == _LOCAL:
-                    self._keep_local(contents.manifest["programs"][0]["behavior"])
-                else:
-                    self._dispatcher.add(Stored.read(contents.members, "programs/0"))
-                    self._engine.loaded = self._dispatcher.programs
+                try:
+                    self._load(board, name)
+                    self._seen.add(name)
+                except MemoryError:
+                    raise
+                except Exception as error:  # torn, gone, another's: the others are as good as before
+                    if isinstance(error, Unreachable):
+                        board.names()  # it is the board that is gone, and not this one
+                    self._unread[name] += 1
+                    if self._unread[name] == 1:
+                        said = (str(error).splitlines() or [""])[0]
+                        self._count(f"what another rank made cannot be loaded: {type(error).__name__}: {said}"[:300])
+                    if self._unread[name] == _MOST_TRIES:
+                        self._seen.add(name)
         return self._dispatcher.find(args, kwargs)
+
+    def _load(self, board: Board, name: str) -> None:
+        where = f"program {name} of another rank"
+        contents = opening.open_bytes(board.fetch(name), where=where, trusted=True, here=environment.here())
+        if contents.manifest["weights"] == _LOCAL:
+            self._keep_local(contents.manifest["programs"][0]["behavior"])
+        else:
+            self._add(contents.members)
+
+    def _add(self, members: Mapping[str, Any]) -> None:
+        self._dispatcher.add(Stored.read(members, "programs/0"), at_once=True)
+        self._engine.loaded = self._dispatcher.programs
 
     def _make(self, board: Board, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
         """Capture and compile for all ranks."""
@@ -142,8 +170,13 @@ class OneRank:
             return None
         self.compiles += len(made)
         for program in made:
-            board.publish(self._packed("live", [program.summary()], program.members("programs/0")))
-        return self._look(board, args, kwargs)
+            members = program.members("programs/0")
+            try:
+                board.publish(self._packed("live", [program.summary()], members))
+            except Unreachable as trouble:  # made is made
+                self._add(members)
+                self._keep_local(f"what ranks agree through cannot be used: {trouble}", counted=True)
+        return self._dispatcher.find(args, kwargs) if self._local else self._look(board, args, kwargs)
 
     def _packed(self, weights: str, programs: list[dict[str, Any]], members: dict[str, bytes]) -> bytes:
         facts = manifest.compose(
@@ -157,7 +190,16 @@ class OneRank:
         )
         return container.pack(json.loads(json.dumps(facts)), members)
 
-    def _keep_local(self, reason: str) -> None:
+    def _keep_local(self, reason: str, *, counted: bool = False) -> None:
         if not self._local:
             self._local = reason
-            warnings.warn(f"each rank compiles for itself: {reason}", FallbackWarning, 4)
+            text = f"each rank compiles for itself: {reason}"
+            if counted:
+                self._count(text)
+            else:
+                warnings.warn(text, FallbackWarning, 4)
+
+    def _count(self, text: str) -> None:
+        """Trouble from outside: the call is served all the same."""
+        self._engine.count_eager(text)
+        warnings.warn(text, FallbackWarning, 5)

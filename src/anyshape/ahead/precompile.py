@@ -123,7 +123,7 @@ def precompile(
     source = sources.digests(fn)
     key = manifest.key_of(source, declaration, needs, weights, mode, options, [_text(c) for c in made])
     facts = manifest.compose(
-        name=_name(fn),
+        name=sources.name(fn),
         environment=needs,
         source=source,
         declaration=declaration,
@@ -165,8 +165,3 @@ def _devices(fn: Any, calls: Sequence[object]) -> set[str]:
     if isinstance(fn, torch.nn.Module):
         found += [*fn.parameters(), *fn.buffers()]
     return {t.device.type for t in found}
-
-
-def _name(fn: Any) -> str:
-    named = type(fn) if isinstance(fn, torch.nn.Module) else fn
-    return str(getattr(named, "__qualname__", named))

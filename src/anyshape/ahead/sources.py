@@ -41,6 +41,12 @@ def digests(live: Any) -> dict[str, str]:
     return found
 
 
+def name(live: Any) -> str:
+    """What a file calls it: a module by its class."""
+    named = type(live) if isinstance(live, torch.nn.Module) else live
+    return str(getattr(named, "__qualname__", named))
+
+
 def identity(live: Any) -> str:
     """One digest for all of it."""
     return _digest(repr(sorted(digests(live).items())))

@@ -102,7 +102,7 @@ def _check_format(header: bytes, where: str) -> None:
 
 def _read_manifest(text: bytes, where: str) -> dict[str, Any]:
     try:
-        manifest = json.loads(text, object_pairs_hook=_once)
+        manifest = json.loads(text.decode(), object_pairs_hook=_once, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise _broken("the manifest cannot be read", where, str(error)[:100]) from None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("members"), list):
@@ -116,6 +116,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) != len(pairs):
         raise ValueError("a name is there twice")
     return made
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number of JSON")
 
 
 def _members(listed: list[Any], body: memoryview, where: str) -> dict[str, memoryview]:
@@ -133,9 +137,7 @@ def _members(listed: list[Any], body: memoryview, where: str) -> dict[str, memor
         if type(size) is not int or not 0 <= size <= len(body) - at:
             raise _unsafe("a member is longer than the file", where, f"{name}: {size!r} bytes")
         member = body[at : at + size]
-        if not isinstance(digest, str) or not hmac.compare_digest(
-            hashlib.sha256(member).hexdigest().encode(), digest.encode()
-        ):
+        if digest != hashlib.sha256(member).hexdigest():
             raise _broken("a member is not the one that the manifest lists", where, name)
         found[name], at = member, at + size
     if at != len(body):

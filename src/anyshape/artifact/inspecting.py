@@ -10,6 +10,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from anyshape import local_files, plain_text
 from anyshape.artifact import container, manifest, storage, trust
 
 
@@ -23,10 +24,12 @@ def inspect(url: str) -> dict[str, Any]:
 
 def show(url: str, *, json_file: pathlib.Path | None) -> None:
     """Print what is in a file, and write it as JSON where a file is named."""
+    local_files.check_writable(json_file)
     report = inspect(url)
     print(text(report))
     if json_file is not None:
-        json_file.write_text(json.dumps(report, indent=2, sort_keys=True) + "\n")
+        with local_files.writing(json_file):
+            json_file.write_text(json.dumps(report, indent=2, sort_keys=True) + "\n")
 
 
 def verify(url: str, *, key: Any = None, here: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -49,8 +52,8 @@ def verify(url: str, *, key: Any = None, here: Mapping[str, str] | None = None) 
 
 
 def text(report: Mapping[str, Any]) -> str:
-    """`inspect`'s report for people."""
-    lines = [f"{report['name']}  ({report['bytes']:,} bytes, signature: {report['signature']})", report["warning"], ""]
+    """`inspect`'s report for people. What a file says of itself is a stranger's text: it is shown, never obeyed."""
+    lines = [f"{report['name']}  ({report['bytes']:,} bytes, signature: {report['signature']})", manifest.WARNING, ""]
     lines += [f"  {manifest.ENVIRONMENT.get(n, n):32} {v}" for n, v in sorted(report["environment"].items())]
     lines += [f"  {'weights':32} {report['weights']}", f"  {'key':32} {report['key'][:16]}", ""]
     for number, program in enumerate(report["programs"]):
@@ -60,4 +63,4 @@ def text(report: Mapping[str, Any]) -> str:
         lines += [f"    variant for {v}" for v in program.get("variants", ())]
     lines += ["", f"{len(report['members'])} members:"]
     lines += [f"    {m['bytes']:>12,}  {m['sha256'][:12]}  {m['name']}" for m in report["members"]]
-    return "\n".join(lines)
+    return "\n".join(map(plain_text.line, lines))

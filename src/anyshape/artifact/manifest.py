@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from anyshape import plain_text
 from anyshape.errors import ArtifactError
 
 WARNING: Final = "this file holds executable code: loading it runs code with all your rights"
@@ -24,14 +25,25 @@ ENVIRONMENT: Final = {
     "cpu": "the instruction set of the CPU",
     "device": "the device capability",
 }
-_TYPES: Final[dict[str, type | tuple[type, ...]]] = {
+WEIGHTS: Final = ("live", "embed", "local")  # of the callable, in the file, or: each process makes its own programs
+# What is where. A name in brackets need not be there; a list has one form for all that is in it.
+_PREDICATE: Final = {"text": str, "file": str, "line": int}
+_PROGRAM: Final = {
+    "behavior": str,
+    "[predicates]": [_PREDICATE],
+    "[requirements]": [str],
+    "[assertions]": [str],
+    "[variants]": [str],
+    "[training]": bool,
+}
+_FORM: Final = {
     "name": str,
     "key": str,
     "environment": dict,
     "source": dict,
     "declaration": dict,
     "weights": str,
-    "programs": list,
+    "programs": [_PROGRAM],
 }
 
 
@@ -65,15 +77,36 @@ def key_of(*parts: Any) -> str:
 
 def check_form(manifest: Mapping[str, Any], where: str) -> None:
     """Refuse a manifest that lacks something or has something else there."""
-    for name, kind in _TYPES.items():
-        if not isinstance(manifest.get(name), kind):
-            raise ArtifactError(
-                f"the manifest says nothing of its {name}",
-                where=where,
-                value=repr(manifest.get(name))[:80],
-                fix="fetch or precompile the file again",
-                code="AS050",
-            )
+    wrong = _misfit(manifest, _FORM, "manifest")
+    if wrong is None and manifest["weights"] not in WEIGHTS:
+        wrong = "the manifest's weights", manifest["weights"]
+    if wrong is not None:
+        raise ArtifactError(
+            f"the manifest is not as every manifest is: {wrong[0]}",
+            where=where,
+            value=plain_text.line(repr(wrong[1]), most=80),
+            fix="fetch or precompile the file again",
+            code="AS050",
+        )
+
+
+def _misfit(value: Any, form: Any, name: str) -> tuple[str, Any] | None:
+    """What does not have its form, and what is there instead."""
+    if isinstance(form, list):
+        if type(value) is not list:
+            return name, value
+        return next((w for i, v in enumerate(value) if (w := _misfit(v, form[0], f"{name}[{i}]")) is not None), None)
+    if not isinstance(form, dict):
+        return None if type(value) is form else (name, value)
+    if type(value) is not dict:
+        return name, value
+    for key, inner in form.items():
+        plain = key.strip("[]")
+        if plain in value or plain == key:
+            wrong = _misfit(value.get(plain), inner, f"{name}.{plain}")
+            if wrong is not None:
+                return wrong
+    return None
 
 
 def check_environment(manifest: Mapping[str, Any], here: Mapping[str, str], where: str) -> None:
@@ -87,10 +120,29 @@ def check_environment(manifest: Mapping[str, Any], here: Mapping[str, str], wher
                 f"the artifact was made for another {text.removeprefix('the ')}",
                 where=where,
                 value=f"{text} here is {here[name]}",
-                before=f"made for {str(made.get(name))[:80]}",
+                before=f"made for {plain_text.line(made.get(name), most=80)}",
                 fix="precompile it here, or load it where it was made for",
                 code="AS051",
             )
+
+
+def check_name(manifest: Mapping[str, Any], name: str | None, where: str) -> None:
+    """Refuse a file of another callable: whoever may put files in the place of others may put a true one there.
+
+    `name` is what the caller expects; None where nothing was said that tells one callable from another.
+    """
+    made = manifest["name"]
+    if name == made:
+        return
+    unsaid = "nothing says which callable it should be of"
+    raise ArtifactError(
+        "the artifact is of another callable" if name is not None else f"the artifact is of a callable, and {unsaid}",
+        where=where,
+        value=f"the file is of {plain_text.line(made, most=80)}",
+        before=name,
+        fix=f"anyshape.load(url, name={plain_text.line(made, most=80)!a}), if that is what you mean",
+        code="AS055",
+    )
 
 
 def check_source(manifest: Mapping[str, Any], here: Mapping[str, str], where: str) -> None:
@@ -100,10 +152,10 @@ def check_source(manifest: Mapping[str, Any], here: Mapping[str, str], where: st
         if made.get(name) != here.get(name):
             changed = "is not the one that it was made from" if name in made and name in here else "is not in both"
             raise ArtifactError(
-                f"the artifact does not belong to this callable: {name} {changed}",
+                f"the artifact does not belong to this callable: {plain_text.line(name)} {changed}",
                 where=where,
-                value=str(here.get(name))[:80],
-                before=str(made.get(name))[:80],
+                value=plain_text.line(here.get(name), most=80),
+                before=plain_text.line(made.get(name), most=80),
                 fix="precompile it again from the source as it is now",
                 code="AS055",
             )

@@ -1,6 +1,7 @@
 """Where artifacts are kept: local files and every URL that fsspec knows.
 
-Owns saving so that a reader finds the old file or the new one, never a part of either, and reading with a limit.
+Owns saving so that a reader finds the old file or the new one, never a part of either, and reading with a limit: no
+file of any kind makes a reader wait for ever, or take more than an artifact may have.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import secrets
 import time
 from typing import Any
 
+from anyshape import local_files
 from anyshape.artifact.container import MOST_BYTES
-from anyshape.errors import ArtifactError, missing
+from anyshape.errors import ArtifactError, Error, missing
 
+_PIECE = 16 << 20
 _STALE = 24 * 3600.0  # seconds after which what a killed writer left behind is swept away
 
 
@@ -36,21 +39,20 @@ def write(url: str | os.PathLike[str], data: bytes) -> None:
 
 def read(url: str | os.PathLike[str]) -> bytes:
     """The bytes at `url`."""
-    text = os.fspath(url)
+    text = os.fsdecode(url)
     path = local_path(text)
     try:
-        if path is not None:
-            with open(path, "rb") as file:
-                _check_size(os.fstat(file.fileno()).st_size, text)
-                return file.read()
-        filesystem, name = _filesystem(text)
-        _check_size(int(filesystem.info(name).get("size") or 0), text)
-        return bytes(filesystem.cat_file(name))
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        return local_files.read(path, most=MOST_BYTES) if path is not None else _fetch(text)
+    except (Error, MemoryError):
+        raise
+    except local_files.TooLargeError as error:
+        raise _too_large(str(error), text) from error
+    except Exception as error:  # of any file system that fsspec knows
+        said = f": {error}" if str(error) and not isinstance(error, FileNotFoundError) else ""
         raise ArtifactError(
             "there is no artifact that can be read",
             where=text,
-            value=type(error).__name__,
+            value=f"{type(error).__name__}{said}"[:200],
             fix='anyshape.precompile(fn, args).save("model.any")',
             code="AS050",
         ) from error
@@ -109,10 +111,27 @@ def _sweep(directory: str, name: str) -> None:
                     os.unlink(entry.path)
 
 
+def _fetch(url: str) -> bytes:
+    """The bytes at a URL; what is said of their number is not believed."""
+    filesystem, name = _filesystem(url)
+    _check_size(int(filesystem.info(name).get("size") or 0), url)
+    pieces, size = [], 0
+    with filesystem.open(name, "rb") as file:
+        while piece := file.read(_PIECE):
+            pieces.append(piece)
+            size += len(piece)
+            _check_size(size, url)
+    return b"".join(pieces)
+
+
 def _check_size(size: int, where: str) -> None:
     if size > MOST_BYTES:
-        fix = "do not load it: no anyshape writes such a file"
-        raise ArtifactError("the file is larger than any artifact", where=where, value=size, fix=fix, code="AS054")
+        raise _too_large(f"{size} bytes", where)
+
+
+def _too_large(value: str, where: str) -> ArtifactError:
+    fix = "do not load it: no anyshape writes such a file"
+    return ArtifactError("the file is larger than any artifact", where=where, value=value, fix=fix, code="AS054")
 
 
 def _filesystem(url: str) -> tuple[Any, str]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-import stat
 from collections.abc import Callable
 from typing import Any, Final
 
+from anyshape import local_files
+from anyshape.artifact.container import MOST_BYTES
 from anyshape.declaration import place
 from anyshape.errors import ArtifactError, missing
 
@@ -33,6 +34,33 @@ def signer(key: Any) -> Callable[[bytes], bytes] | None:
     if not _is_ed25519(key, "Ed25519PrivateKey"):
         raise _not_a_key(key, "an Ed25519PrivateKey")
     return lambda signed: _ED25519 + key.sign(signed)
+
+
+def read_word(trust: Any) -> bool:
+    """What was said of trusting a file: nothing that is merely true, such as "no", is taken for a word."""
+    if type(trust) is bool:
+        return trust
+    raise ArtifactError(
+        "trust is True or False: whether the code in a file may run",
+        where="trust",
+        value=repr(trust)[:80],
+        fix="anyshape.load(url, key=...), or trust=True if you made the file yourself",
+        code="AS007",
+    )
+
+
+def read_trusted(path: str) -> bytes | None:
+    """The bytes of a local file, if it lies in a directory that is trusted and nobody else may write to."""
+    for directory in _directories():
+        if os.path.isabs(directory):
+            data = local_files.read_closed(path, directory, most=MOST_BYTES)
+            if data is not None:
+                return data
+    return None
+
+
+def _directories() -> list[str]:
+    return [d for d in os.environ.get(VARIABLE, "").split(os.pathsep) if d]
 
 
 def checker(key: Any, *, trust: bool, where: str) -> Callable[[bytes, bytes], None]:
@@ -72,40 +100,16 @@ def kind(signature: bytes) -> str:
     return "unknown" if signature else "none"
 
 
-def is_trusted(path: str) -> bool:
-    """Whether a local file lies in a directory that is trusted, and that nobody else may write to."""
-    real = os.path.realpath(path)
-    for directory in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
-        trusted = os.path.realpath(directory)
-        if os.path.commonpath([trusted, real]) == trusted and real != trusted and _is_mine(trusted, real):
-            return True
-    return False
-
-
-def _is_mine(trusted: str, real: str) -> bool:
-    """Whether the file and every directory from the trusted one down to it are closed to others."""
-    if not hasattr(os, "getuid"):
-        return True
-    while True:
-        try:
-            status = os.stat(real)
-        except OSError:
-            return False
-        if status.st_uid not in (os.getuid(), 0) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            return False
-        if real == trusted:
-            return True
-        real = os.path.dirname(real)
-
-
 def _require_trust(where: str, *, trust: bool, signature: bytes) -> None:
-    if trust or is_trusted(where):
+    if trust:
         return
     what = "is not signed" if not signature else "is signed, and no key was given to check it with"
+    unheard = [d for d in _directories() if not os.path.isabs(d)]
+    ignored = f"; ignored in {VARIABLE}: {unheard[0]!r}, which is not a whole path" if unheard else ""
     raise ArtifactError(
         f"the artifact holds code, and it {what}",
         where=where,
-        value=f"signature: {kind(signature)}",
+        value=f"signature: {kind(signature)}{ignored}",
         fix=f'anyshape.load(url, key=...), or trust=True if you made it yourself, or {VARIABLE}="{_parent(where)}"',
         code="AS053",
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pathlib
 import sys
 
+from anyshape import local_files
 from anyshape.doctor import launch, trace, writing
 from anyshape.doctor.report import Report
 from anyshape.errors import DoctorError
@@ -25,12 +26,14 @@ def examine(
     live: bool = True,
 ) -> int:
     """Examine a program or a trace; the exit status is that of the program."""
+    for file in (json_file, html_file):
+        local_files.check_writable(file)  # before the program runs for an hour
     report, status = _report(program, trace_folder, verify, live)
-    if json_file is not None:
-        report.write_json(json_file)
-    if html_file is not None:
-        report.write_html(html_file)
     report.print()
+    for file, put in ((json_file, report.write_json), (html_file, report.write_html)):
+        if file is not None:
+            with local_files.writing(file):
+                put(file)
     if write:
         path, changed = writing.write(report.findings)
         text = f"{path}: wrote {', '.join(changed)}" if changed else f"{path}: nothing to write"

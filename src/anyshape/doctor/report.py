@@ -13,12 +13,14 @@ import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from anyshape import local_files, plain_text
 from anyshape.doctor import diagnosis
 from anyshape.doctor.events import Calls, Compilation, End, Event, GraphBreak, ProgramMade, Run, Trouble
 from anyshape.doctor.findings import Finding, Trial
 
 SCHEMA: Final = "anyshape-doctor-1"
 _SHOWN = 8
+_LARGEST_SOURCE: Final = 16 << 20  # bytes
 _EXCERPT = 3  # lines before and after the one that matters
 
 
@@ -119,7 +121,7 @@ class Report:
         if self.trial is not None:
             lines += ["", f"with remedies: {proof(self.trial)}"]
         lines += [f"not read: {p}" for p in self.problems[:5]]
-        return "\n".join(lines)
+        return plain_text.lines("\n".join(lines))
 
     def headline(self) -> str:
         made = f"{_count(self.compiles, 'program')} compiled in {self.seconds:.2f} s, {_count(self.call_count, 'call')}"
@@ -167,7 +169,7 @@ def described(finding: Finding) -> list[str]:
         lines += ["        or, in anyshape.toml:", *(f"        {line}" for line in finding.remedy.toml.splitlines())]
     if finding.trial is not None:
         lines.append(f"proved: {proof(finding.trial)}")
-    return lines
+    return [plain_text.lines(line) for line in lines]  # a trace is a stranger's
 
 
 def proof(trial: Trial) -> str:
@@ -187,7 +189,7 @@ def place(file: str, line: int) -> str:
 def excerpt(file: str, line: int) -> list[tuple[int, str]]:
     """The lines around one, with their numbers; none where the file cannot be read."""
     try:
-        lines = pathlib.Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = local_files.read(file, most=_LARGEST_SOURCE).decode("utf-8", "replace").splitlines()
     except OSError:
         return []
     start = max(1, line - _EXCERPT)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from anyshape._version import __version__
 from anyshape.errors import NotCompilableError
 from anyshape.fuzz import assumptions as breaking
 from anyshape.fuzz import campaign as campaigns
-from anyshape.fuzz import models, opinfos
+from anyshape.fuzz import models, opinfos, scalar_oracle
 from anyshape.fuzz.corpus import Corpus
 from anyshape.fuzz.generate import generate
 from anyshape.fuzz.oracle import Target
@@ -67,6 +68,23 @@ def model(address: str, target: Target, *, calls: int, seed: int, json_file: str
     print(report.text())
     _write(json_file, report.json())
     return len(report.differences)
+
+
+def numbers(target: Target, *, programs: int, seed: int, shrink: float, json_file: str | None) -> int:
+    """Fuzz Python numbers; how many programs differ of which static compilation is right."""
+    findings: list[scalar_oracle.Finding] = []
+    with _progress(programs) as show:
+        for done, finding in enumerate(scalar_oracle.hunt(seed, 0, programs, target, seconds=shrink), 1):
+            findings += [finding] if finding is not None else []
+            show(done, f"{done} programs, {len(findings)} differ")
+    print(f"{programs} programs, {len(findings)} differ")
+    for found in findings:
+        print(f"  program {found.number}: {found.text[:300]}\n{textwrap.indent(found.source, '    ')}")
+        if found.static is not None:
+            print(f"    statically too: {found.static[:200]}")
+    rows = [{"number": f.number, "text": f.text, "source": f.source, "static": f.static} for f in findings]
+    _write(json_file, {"programs": programs, "findings": rows})
+    return sum(f.static is None for f in findings)
 
 
 def assumptions(target: Target, *, programs: int, seed: int, through: str, json_file: str | None) -> int:

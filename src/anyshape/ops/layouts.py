@@ -48,6 +48,8 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
 def roll(input: Any, shifts: Any, dims: Any = ()) -> Any:
     by = [shifts] if isinstance(shifts, int) else list(shifts)
     along = [dims] if isinstance(dims, int) else list(dims)
+    if any(isinstance(n, bool) for n in (*by, *along)):
+        return torch.roll(input, shifts, dims)  # eager's own error
     if len(by) == 1 and not along:
         return _rolled(input.flatten(), by[0], 0).view(input.shape)
     if len(by) != len(along) or input.dim() == 0:

@@ -1,0 +1,114 @@
+"""Arithmetic of floats, as an expression.
+
+Owns sums, differences, products and quotients that stay as they were written. torch's are sympy's (sym_node.py, 2.11 to
+2.15), for which `a + 1e16 - 1e16` is `a`. Put in, numbers are computed as Python computes them; a result that sympy
+cannot say (-0.0, infinities, nan) is none, so that nothing is assumed about it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import sympy
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.fx.experimental.sym_node import SymNode
+from torch.utils._sympy.functions import FloatTrueDiv, IntTrueDiv
+from torch.utils._sympy.interp import handlers
+
+from anyshape._torch.scalar_arguments import is_expressible
+from anyshape._torch.shape_env import FreeShapeEnv
+
+
+def _number(call: Callable[[Any, Any], Any], a: Any, b: Any, kind: type) -> sympy.Float | None:
+    """What Python makes of two numbers; None where one is none yet."""
+    if not (isinstance(a, sympy.Number) and isinstance(b, sympy.Number)):
+        return None
+    result = call(kind(a), kind(b))
+    if not is_expressible(result):
+        raise ZeroDivisionError(f"no expression is {result}")
+    return sympy.Float(result)
+
+
+class _Written(sympy.Function):
+    """A function of two floats that is not rewritten."""
+
+    nargs: tuple[int, ...] = (2,)
+    is_integer = None
+    is_extended_real = True
+    call: Callable[[Any, Any], Any]
+    sign: str
+
+    @classmethod
+    def eval(cls, a: Any, b: Any) -> Any:
+        return _number(cls.call, a, b, float)
+
+    def _torch_sympystr(self, printer: Any) -> str:
+        return f"({printer._print(self.args[0])} {self.sign} {printer._print(self.args[1])})"
+
+    _sympystr = _torch_sympystr
+
+
+class FloatAdd(_Written):
+    call, sign = staticmethod(operator.add), "+"
+
+
+class FloatMul(_Written):
+    call, sign = staticmethod(operator.mul), "*"
+
+
+# Named as torch names them: the text of a guard calls them by that name.
+FloatDiv = type("FloatTrueDiv", (FloatTrueDiv,), {"eval": classmethod(lambda cls, a, b: _quotient(a, b, float))})
+IntDiv = type("IntTrueDiv", (IntTrueDiv,), {"eval": classmethod(lambda cls, a, b: _quotient(a, b, int))})
+
+
+def _quotient(a: Any, b: Any, kind: type) -> sympy.Float | None:
+    return _number(operator.truediv, a, b, kind)
+
+
+_MINUS_ONE = sympy.Float(-1.0)
+_HANDLERS = {FloatAdd: "add", FloatMul: "mul", FloatDiv: "truediv", IntDiv: "int_truediv"}
+_OF_FLOATS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
+    "_add": (operator.add, FloatAdd),
+    "_sub": (operator.sub, lambda a, b: FloatAdd(a, FloatMul(_MINUS_ONE, b))),
+    "_mul": (operator.mul, FloatMul),
+    "_float_truediv": (operator.truediv, FloatDiv),
+    "_int_truediv": (operator.truediv, IntDiv),
+}
+
+
+def _method(name: str, stock: Any) -> Any:
+    call, function = _OF_FLOATS[name]
+
+    def arithmetic(self: Any, other: Any) -> Any:
+        floats = name == "_int_truediv" or float in (self.pytype, other.pytype)
+        if not floats or not isinstance(self.shape_env, FreeShapeEnv) or get_proxy_mode() is not None:
+            return stock(self, other)
+        hint = call(self.hint, other.hint) if None not in (self.hint, other.hint) else None
+        return SymNode(function(self.expr, other.expr), self.shape_env, float, hint, fx_node=None)
+
+    return arithmetic
+
+
+def _negative(stock: Any) -> Any:
+    def negative(self: Any) -> Any:
+        if self.pytype is not float or not isinstance(self.shape_env, FreeShapeEnv) or get_proxy_mode() is not None:
+            return stock(self)
+        hint = None if self.hint is None else -self.hint
+        return SymNode(FloatMul(_MINUS_ONE, self.expr), self.shape_env, float, hint, fx_node=None)
+
+    return negative
+
+
+@contextlib.contextmanager
+def patches() -> Iterator[None]:
+    """For a capture."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.dict(handlers(), _HANDLERS))
+        for name in _OF_FLOATS:
+            stack.enter_context(mock.patch.object(SymNode, name, _method(name, getattr(SymNode, name))))
+        stack.enter_context(mock.patch.object(SymNode, "_neg", _negative(SymNode._neg)))
+        yield

@@ -1,0 +1,167 @@
+"""What a program admits: the generated code against a verification of every node at exactly the sizes of a call."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import anyshape
+from anyshape import verify
+from anyshape._torch import concrete
+from anyshape.admission_code import Writer, compiled
+from anyshape.dispatch import Admission
+from anyshape.keys import ADMITTED, UNTOLD
+from anyshape.testing import difference
+
+SIZES = (3, 5, 0, 1)
+
+
+def table(rows: Tensor, ids: Tensor) -> Tensor:
+    return F.embedding(ids, rows).sum(-1)
+
+
+def picked(x: Tensor, i: Tensor) -> Tensor:
+    return x[i].mean(1) + x.index_select(0, i).sum(1)
+
+
+def heads(x: Tensor, w: Tensor) -> Tensor:
+    n, k = x.shape
+    return (x.reshape(n, k, 1).transpose(0, 1).reshape(k * n, 1) * w).transpose(0, 1).reshape(-1)
+
+
+def joined(x: Tensor, y: Tensor) -> Tensor:
+    return torch.cat([x, y.mT], 0).relu() @ torch.ones(x.shape[1], 2)
+
+
+def broadcast(x: Tensor, y: Tensor) -> Tensor:
+    return x.unsqueeze(1) + y.unsqueeze(0)
+
+
+def normalized(x: Tensor, w: Tensor) -> Tensor:
+    return F.layer_norm(x, (x.shape[1],)) * w.sum() + F.batch_norm(x, None, None, training=True)
+
+
+def parts(x: Tensor, y: Tensor) -> list[Tensor]:
+    return [t.sum(0) for t in x.chunk(2, 1)] + [y[: x.shape[0]].flatten()]
+
+
+def windows(x: Tensor, y: Tensor) -> Tensor:
+    return F.conv1d(x.unsqueeze(0), torch.ones(2, 3, 2)) if x.shape[0] == 3 else F.pad(x, (1, y.shape[0])).cumsum(1)
+
+
+def written(x: Tensor, y: Tensor) -> Tensor:
+    y = y.clone()
+    y.view(-1)[: x.shape[1]] = 0
+    y[:1].copy_(x[:1].sum(1, keepdim=True))
+    return y.max(0).values
+
+
+FUNCTIONS: list[tuple[Callable[..., Any], Callable[[int, int], tuple[Tensor, ...]]]] = [
+    (table, lambda n, k: (torch.randn(n, 2), torch.zeros(2, k, dtype=torch.long))),
+    (picked, lambda n, k: (torch.randn(n, 4), torch.zeros(k, dtype=torch.long))),
+    (heads, lambda n, k: (torch.randn(n, k), torch.randn(n * k, 1))),
+    (joined, lambda n, k: (torch.randn(n, k), torch.randn(k, 2))),
+    (broadcast, lambda n, k: (torch.randn(n, 3), torch.randn(k, 3))),
+    (normalized, lambda n, k: (torch.randn(n, k), torch.randn(n))),
+    (parts, lambda n, k: (torch.randn(n, k), torch.randn(n, 2, k))),
+    (windows, lambda n, k: (torch.randn(n, k), torch.randn(n))),
+    (written, lambda n, k: (torch.randn(n, k), torch.randn(n, k))),
+]
+
+
+def truly_admits(admission: Admission, key: tuple[int, ...]) -> bool:
+    """By running every node that was told something else, at these very sizes and nothing learnt."""
+    sizes = admission.binding(key)
+    if admission._refuses_layout(key) or not all(a.holds(sizes) for a in admission.answers):
+        return False
+    for unit in admission.units:
+        node = unit.node
+        if all(a.holds(sizes) for a in unit.assumed):
+            continue
+        found = verify.differs(node, sizes, strict=node.chooses_otherwise(sizes))
+        if found is not None and not found.only_strides:
+            return False
+    if all(a.holds(sizes) for a in admission.recording.aot_decisions.values()):
+        return True
+    return all(verify.differs(node, sizes) is None for node in admission.recording.aten)
+
+
+def admissions(f: Any) -> Iterator[Admission]:
+    for program in f._engine.programs:
+        assert program.admission is not None
+        yield program.admission
+
+
+@pytest.mark.parametrize("fn, make", FUNCTIONS, ids=lambda v: v.__name__ if v.__name__ != "<lambda>" else "")
+def test_the_code_says_what_a_verification_of_every_node_says(
+    fn: Callable[..., Any], make: Callable[[int, int], tuple[Tensor, ...]]
+) -> None:
+    f = anyshape.compile(fn, backend="aot_eager")
+    grid = list(itertools.product(SIZES, SIZES))
+    for n, k in grid:
+        assert difference(fn, f, make(n, k)) is None, (n, k)
+    for admission in admissions(f):
+        evaluate = compiled(admission, Writer(admission, live=True))
+        told = {key: evaluate(key) for key in list(admission.known)}
+        # Of the sizes of the capture itself nothing was learnt: they were verified before it was compiled.
+        assert admission.untold or sum(answer == UNTOLD for answer in told.values()) <= 1
+        for key, answer in told.items():
+            if answer != UNTOLD:
+                assert (answer == ADMITTED) is truly_admits(admission, key), (key, answer)
+
+
+@pytest.mark.parametrize("fn, make", FUNCTIONS, ids=lambda v: v.__name__ if v.__name__ != "<lambda>" else "")
+def test_sizes_that_answer_alike_need_no_run(
+    fn: Callable[..., Any], make: Callable[[int, int], tuple[Tensor, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    f = anyshape.compile(fn, backend="aot_eager")
+    for n, k in itertools.product(SIZES, SIZES):
+        with contextlib.suppress(RuntimeError, IndexError, ValueError):  # eager's own
+            f(*make(n, k))
+    before = sum(p.verifications for p in f.programs), len(f.programs)
+    monkeypatch.setattr(concrete, "call", lambda *args: pytest.fail("a node was run for a size that answers alike"))
+    for n, k in itertools.product((6, 9), (7, 1)):
+        f(*make(n, k))
+    assert (sum(p.verifications for p in f.programs), len(f.programs)) == before
+
+
+def test_a_model_with_many_features_learns_what_one_does() -> None:
+    """Not what each combination of empty and full features does, which there are 3 ** 12 of."""
+
+    def fn(rows: Tensor, *ids: Tensor) -> Tensor:
+        return torch.stack([F.embedding(i, rows).sum(1) for i in ids], 1)
+
+    f = anyshape.compile(fn, backend="aot_eager")
+    rows = torch.randn(10, 4)
+    drawn = torch.Generator().manual_seed(0)
+    make = lambda: [
+        torch.randint(10, (2, int(torch.randint(3, (), generator=drawn))), generator=drawn) for _ in range(12)
+    ]
+    for _ in range(6):
+        f(rows, *make())
+    before = f.programs[0].verifications
+    assert before < 30
+    for _ in range(20):
+        ids = make()
+        assert torch.equal(f(rows, *ids), fn(rows, *ids))
+    (program,) = f.programs
+    assert program.verifications == before and not program.untold
+
+
+def test_keys_are_bounded_by_the_numbers_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    from anyshape import dispatch
+
+    monkeypatch.setattr(dispatch, "MOST_NUMBERS", 60)
+    f = anyshape.compile(lambda x: x * 2, backend="aot_eager")
+    for n in range(2, 40):
+        assert f(torch.ones(n, 3)).shape == (n, 3)
+    (admission,) = admissions(f)
+    assert len(admission.known) <= 60 // 5
+    assert f.programs[0].verifications == 0

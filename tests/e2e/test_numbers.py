@@ -1,0 +1,200 @@
+"""Python numbers are what they are in eager: values, types, signs of zeros and exceptions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import pytest
+import sympy
+import torch
+from torch._inductor.codegen.common import PythonPrinter
+from torch._inductor.utils import fresh_inductor_cache
+from torch.utils._sympy.functions import FloorDiv, PythonMod
+
+import anyshape
+from anyshape._torch import divisions, integer_division
+from anyshape.fuzz import scalar_oracle, scalars
+from anyshape.fuzz.oracle import Target
+
+
+def quarters_of_a_length(x: Any) -> Any:
+    return x[((x.shape[0] // 4) // -2) % 3 :], (x.shape[0] // 4) // -2
+
+
+def quotients(x: Any, n: Any) -> Any:
+    return x + 1, n // x.shape[0], n % x.shape[0], divmod(7, n), 7 / n
+
+
+def caught(x: Any, n: Any) -> Any:
+    try:
+        z = 7 // n
+    except ZeroDivisionError:
+        z = -99
+    return x + z
+
+
+def contained(x: Any, n: Any) -> Any:
+    return 2 in x.shape, 0 in [n, 2], x * 2 if n in [x.shape[0], 7] else x + 100
+
+
+def rounded(x: Any, n: Any) -> Any:
+    return round(x.shape[0], -1), round(n, -1), round(n, None), round(n, 2), x + 1
+
+
+def greatest(x: Any, a: Any) -> Any:
+    return max(a, x.shape[0]), min(x.shape[0], a), max(a, 0.0), min(0.0, a), x + 1
+
+
+def signs(x: Any, a: Any) -> Any:
+    return math.copysign(1.0, a), torch.copysign(x, a), 1 / (x * a)
+
+
+def floored(x: Any, a: Any) -> Any:
+    return x.shape[0] // a, x.shape[0] % a, a // -3.0, x + 1
+
+
+def texts(x: Any, n: Any) -> Any:
+    return f"{n}", f"{n:05d} of {x.shape[0]}", f"{n!r:>5}", x + 1
+
+
+def large(x: Any, n: Any) -> Any:
+    return x * (n * n), n * n, n / 3, n / (n * n + 1)
+
+
+def tensors_divided(x: Any, n: Any) -> Any:
+    return torch.arange(4) // n, torch.arange(4) % n, x // max(x.shape[0], 1)
+
+
+def rolled(x: Any, n: Any) -> Any:
+    return torch.roll(x, n)
+
+
+def summed(x: Any, a: Any) -> Any:
+    return a + 1e16 - 1e16, x * (a + 1e16 - 1e16), -(a * 3) / 7
+
+
+def lengths(*sizes: int) -> list[tuple[Any, ...]]:
+    return [(torch.arange(float(n)),) for n in sizes]
+
+
+def numbers(*numbers: Any, size: int = 3) -> list[tuple[Any, ...]]:
+    return [(torch.arange(float(size)) + 1, n) for n in numbers]
+
+
+CASES: list[tuple[Callable[..., Any], list[tuple[Any, ...]]]] = [
+    (quarters_of_a_length, lengths(4, 3, 1, 7, 5, 9)),
+    (quotients, [*numbers(5, -3, 0), (torch.zeros(0), 7), *numbers(2**40)]),
+    (caught, numbers(2, 5, 0, -3)),
+    (contained, [(torch.ones(s, 3), n) for s, n in ((4, 2), (2, 0), (1, 7), (0, 0), (3, 3))]),
+    (rounded, [(torch.ones(s), n) for s, n in ((4, 15), (6, -25), (12, 5), (1, -5), (17, 0), (25, 104))]),
+    (greatest, numbers(0.5, 7.5, 0.0, 3.0, -0.0)),
+    (signs, numbers(0.5, 0.0, -0.0, 2.0, -3.0)),
+    (floored, numbers(-3.0, 0.5, 0.0, -0.0, 2.0)),
+    (texts, [*numbers(2), *numbers(-5, size=4)]),
+    (large, numbers(5, -3, 2**31, 2**40, 2**53 + 1, 2**62)),
+    (tensors_divided, numbers(2, 7, -3, 0)),
+    (rolled, numbers(2, True, -1)),
+    (summed, numbers(2.0, 0.5, -1.5)),
+]
+
+
+@pytest.mark.parametrize(("function", "calls"), CASES, ids=[f.__name__ for f, _ in CASES])
+def test_numbers_are_eagers(function: Callable[..., Any], calls: list[tuple[Any, ...]]) -> None:
+    compiled = anyshape.compile(function, backend="aot_eager")
+    for arguments in calls:
+        want, got = _outcome(function, arguments), _outcome(compiled, arguments)
+        assert scalar_oracle.difference_of(want, got) is None, arguments[1:]
+
+
+@pytest.mark.parametrize(
+    ("function", "calls", "most"),
+    [
+        (texts, [*numbers(2), *numbers(-5, size=4)], 1),
+        (rounded, [(torch.ones(s), n) for s, n in ((4, 15), (6, -25), (12, 5), (17, 0))], 1),
+        (tensors_divided, numbers(2, 7, -3), 1),
+    ],
+)
+def test_numbers_are_one_program(function: Any, calls: Any, most: int) -> None:
+    compiled = anyshape.compile(function, backend="aot_eager")
+    for arguments in calls:
+        compiled(*arguments)
+    assert len(compiled.programs) <= most
+    assert not compiled.fallbacks
+
+
+def _outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    try:
+        return function(*arguments)
+    except Exception as error:
+        return error
+
+
+def cut(x: Any, n: Any) -> Any:
+    return x[: 10 // n] + 1, 7 // n
+
+
+def test_generated_code_divides_by_negative_numbers() -> None:
+    compiled = anyshape.compile(cut)
+    for arguments in numbers(3, -2, -1, -20, size=12):
+        assert scalar_oracle.difference_of(cut(*arguments), compiled(*arguments)) is None
+    with pytest.raises(ZeroDivisionError):
+        compiled(torch.ones(12), 0)
+
+
+def test_code_around_kernels_divides_as_python_does() -> None:
+    n, m = (sympy.Symbol(name, integer=True) for name in "nm")
+    with divisions.patches():
+        text = PythonPrinter().doprint(FloorDiv(n, m))
+    assert [eval(text, {"n": 7, "m": by}) for by in (-2, 0, 2)] == [-4, 7, 3]
+
+
+def fresh(x: Any, n: Any) -> Any:
+    return x.new_ones((n % 7,))
+
+
+def test_cached_code_is_as_guarded_as_fresh_code() -> None:
+    with fresh_inductor_cache():
+        for n in (7, 1, 14):  # each compiled anew, with what the others left in the cache
+            torch._dynamo.reset()
+            assert anyshape.compile(fresh)(torch.ones(2), n).shape == (n % 7,)
+
+
+@pytest.mark.parametrize("divisor", [-3, -2, 2, 5])
+def test_quotients_of_quotients(divisor: int) -> None:
+    n = sympy.Symbol("n", integer=True)
+    with integer_division.patches():
+        nested = FloorDiv(FloorDiv(n, 4), divisor)
+        remainder = PythonMod(-sympy.Symbol("p", integer=True, positive=True) - 5, divisor)
+    for number in range(-30, 30):
+        assert nested.xreplace({n: sympy.Integer(number)}) == (number // 4) // divisor
+    for number in range(1, 20):
+        (p,) = remainder.free_symbols or {n}
+        assert remainder.xreplace({p: sympy.Integer(number)}) == (-number - 5) % divisor
+
+
+def test_random_programs_of_numbers() -> None:
+    for number in KEPT:
+        (program,) = scalars.programs(0, number, number + 1)
+        assert scalar_oracle.difference(program, Target(economy=False)) is None, program.source
+
+
+KEPT = (0, 24, 34)  # programs that differed once
+
+
+def test_a_division_that_was_wrong_is_found() -> None:
+    """With the fault put back, one of the first programs that divides tells."""
+    program = scalars.Program(
+        (scalars.Statement(scalars.Part("t", "x[: {k} // {i}]", (scalars.Part("k", "10"), scalars.Part("i", "n")))),),
+        tuple(f"tensor(5, 2), {n}, 1, 0.5, 0.5, True, torch.tensor(1)" for n in (3, -2)),
+    )
+    target = Target(backend="inductor", economy=False)
+    with fresh_inductor_cache(), mock.patch.object(divisions, "_print_floor_div", _wrong):
+        assert scalar_oracle.difference(program, target) is not None
+
+
+def _wrong(self: Any, expr: Any) -> str:
+    base, divisor = map(self.doprint, expr.args)
+    return f"(({base}) // max({divisor}, 1))"
