@@ -196,6 +196,7 @@ EXPORTED: Final = (
     Error,
     ExportError,
     FallbackWarning,
+    FileError,
     InvariantError,
     MissingDependencyError,
     NewBehaviorError,

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import pathlib
-import types
-from typing import Any
 
 import pytest
 import served_callables as callables
 import torch
+from commands import run
 
 import anyshape
-from anyshape import cli
 from anyshape.errors import ArtifactError, Error
-
-
-def run(*arguments: str) -> Any:
-    """What a command printed, its exit status, and the error that it ended with."""
-    printed, status, exception = io.StringIO(), 0, None
-    with contextlib.redirect_stdout(printed):
-        try:
-            status = cli.run(arguments)
-        except Exception as error:
-            exception = error
-    return types.SimpleNamespace(output=printed.getvalue(), exit_code=status, exception=exception)
 
 
 def test_from_precompile_to_load(tmp_path: pathlib.Path) -> None:
