@@ -3,6 +3,8 @@
 #   make zoo                   real models beside stock torch: a table and a page
 #   make test                  lint, types and the suite
 #   make test TORCH=2.15.0     the same on another torch
+#   make dist                  wheel and sdist, tried in an empty environment
+#   make changelog             the fragments in changes/ become a part of CHANGELOG.md
 
 TORCH  ?= 2.13.0
 PYTHON ?= python3
@@ -11,9 +13,15 @@ ZOO_ARGS ?=
 
 VENV  := .venv-$(TORCH)
 BIN   := $(VENV)/bin
-STAMP := $(VENV)/.ready-$(shell cksum pyproject.toml | cut -d' ' -f1)
+PROJECT := $(shell cksum pyproject.toml | cut -d' ' -f1)
+STAMP := $(VENV)/.ready-$(PROJECT)
 
-.PHONY: demo zoo test pytest lint types format docs clean venv
+# The demo needs torch and a table, and not what development needs; where that is there already, it is used.
+DEMO := $(if $(wildcard $(STAMP)),$(VENV),.venv-demo-$(TORCH))
+DEMO_STAMP := $(DEMO)/.ready-$(PROJECT)
+DIST_VENV := .venv-dist-$(TORCH)
+
+.PHONY: demo zoo test pytest lint types format docs dist changelog clean venv
 .DEFAULT_GOAL := test
 
 # torch comes first and alone, so that a local wheel is taken; the constraint keeps later installs from replacing it.
@@ -28,8 +36,16 @@ $(STAMP):
 
 venv: $(STAMP)
 
-demo: $(STAMP)
-	$(BIN)/python -m anyshape demo
+.venv-demo-$(TORCH)/.ready-$(PROJECT):
+	@echo "Setting up torch $(TORCH) for the demo, once (a few minutes):"
+	test -x .venv-demo-$(TORCH)/bin/python || $(PYTHON) -m venv .venv-demo-$(TORCH)
+	.venv-demo-$(TORCH)/bin/python -m pip install --quiet --progress-bar on --disable-pip-version-check "torch==$(TORCH)" rich
+	.venv-demo-$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check --editable .
+	rm -f .venv-demo-$(TORCH)/.ready-*
+	touch $@
+
+demo: $(DEMO_STAMP)
+	$(DEMO)/bin/python -m anyshape demo
 
 # Goes on where an earlier run was stopped; ZOO_ARGS="--only llama bert" for some of it.
 zoo: $(STAMP)
@@ -54,6 +70,22 @@ format: $(STAMP)
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# What is uploaded is what is tried: the wheel, in an environment that has torch, pytest and nothing of ours.
+dist: $(STAMP)
+	rm -rf dist $(DIST_VENV)
+	$(BIN)/python -m build --outdir dist .
+	$(PYTHON) -m venv $(DIST_VENV)
+	$(DIST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check "torch==$(TORCH)" pytest dist/*.whl
+	cp tests/test_tiny.py dist/
+	cd dist && ../$(DIST_VENV)/bin/python -m pytest -q -c /dev/null --rootdir . -p no:cacheprovider test_tiny.py
+	rm -rf dist/test_tiny.py dist/__pycache__
+	cd dist && ../$(DIST_VENV)/bin/anyshape --version && ../$(DIST_VENV)/bin/anyshape help AS020 > /dev/null
+	rm -rf $(DIST_VENV)
+	ls -l dist
+
+changelog: $(STAMP)
+	$(BIN)/towncrier build $(if $(DRAFT),--draft,--yes) --version "$$($(BIN)/python -c 'import anyshape; print(anyshape.__version__)')"
 
 clean:
 	rm -rf .venv-* site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -35,7 +35,7 @@ def test_a_branch_has_two_programs() -> None:
         for n in (3, 12, 1, 30, 0, 9, 8):
             x = torch.arange(float(n))
             assert torch.equal(f(x), fn(x))
-    assert sorted(p.behaviour for p in f.programs) == ["x.shape[0] <= 8", "x.shape[0] > 8"]
+    assert sorted(p.behavior for p in f.programs) == ["x.shape[0] <= 8", "x.shape[0] > 8"]
 
 
 def test_squeeze_has_two_programs_in_any_order() -> None:

@@ -1,24 +1,19 @@
 """anyshape: compile once, exactly eager, for every shape.
 
-This file is the index: every public name, and where it lives. A name is imported when it is first asked for, so that a
-process that only loads artifacts does not wait for the compiler's modules.
+This file is the index: every public name, and where it lives. A name is imported when it is first asked for, so that
+`anyshape --help` does not wait for torch, and a process that only loads artifacts not for the compiler's modules.
 """
 
-import importlib as _importlib
-from typing import TYPE_CHECKING as _TYPES
+from typing import TYPE_CHECKING
 
-from anyshape._torch import versions as _versions
 from anyshape._version import __version__
 from anyshape.explain import explain  # its module has the same name, so it must be here first
 
-if _versions.is_installed():
-    _versions.check()  # before anything else of torch's insides is touched
-
-if _TYPES:
+if TYPE_CHECKING:
     from anyshape import testing
     from anyshape.ahead.loading import load
     from anyshape.ahead.precompile import Artifact, precompile
-    from anyshape.compiler import compile, warm_up
+    from anyshape.compiler import CompiledFunction, compile, warm_up
     from anyshape.coverage import Coverage, check
     from anyshape.errors import (
         ArtifactError,
@@ -30,8 +25,10 @@ if _TYPES:
         Error,
         ExportError,
         FallbackWarning,
+        FileError,
         InvariantError,
-        NewBehaviourError,
+        MissingDependencyError,
+        NewBehaviorError,
         NotCompilableError,
         UnsupportedTorchError,
     )
@@ -45,7 +42,7 @@ if _TYPES:
 _HOMES = {
     "ahead.loading": ("load",),
     "ahead.precompile": ("Artifact", "precompile"),
-    "compiler": ("compile", "warm_up"),
+    "compiler": ("CompiledFunction", "compile", "warm_up"),
     "coverage": ("Coverage", "check"),
     "errors": (
         "ArtifactError",
@@ -57,8 +54,10 @@ _HOMES = {
         "Error",
         "ExportError",
         "FallbackWarning",
+        "FileError",
         "InvariantError",
-        "NewBehaviourError",
+        "MissingDependencyError",
+        "NewBehaviorError",
         "NotCompilableError",
         "UnsupportedTorchError",
     ),
@@ -70,22 +69,26 @@ _HOMES = {
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
+if not TYPE_CHECKING:  # a type checker knows the names above, and that there are no others
 
-def __getattr__(name: str) -> object:
-    """A public name, imported now."""
-    if name in __all__:
-        if not _versions.is_installed():
-            _versions.check()  # without torch there is `anyshape doctor --from`, and an error for everything else
+    def __getattr__(name):
+        """A public name, imported now."""
+        import importlib
+
         if name == "testing":
-            return _importlib.import_module("anyshape.testing")
-        value = getattr(_importlib.import_module(f"anyshape.{_HOME[name]}"), name)
-        globals()[name] = value
+            return importlib.import_module("anyshape.testing")
+        if name == "NewBehaviourError":  # the old spelling; no place in the index
+            from anyshape import errors
+
+            errors.warn_old_name("anyshape.NewBehaviourError", "anyshape.NewBehaviorError", stacklevel=3)
+            return errors.NewBehaviorError
+        if name not in _HOME:
+            raise AttributeError(f"module 'anyshape' has no attribute {name!r}")
+        value = globals()[name] = getattr(importlib.import_module(f"anyshape.{_HOME[name]}"), name)
         return value
-    raise AttributeError(f"module 'anyshape' has no attribute {name!r}")
 
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    def __dir__():
+        return sorted(__all__)
 
 
 __all__ = [
@@ -93,6 +96,7 @@ __all__ = [
     "ArtifactError",
     "AssumptionError",
     "BranchError",
+    "CompiledFunction",
     "Coverage",
     "DataBranchError",
     "DeclarationError",
@@ -102,8 +106,10 @@ __all__ = [
     "ExportedBehavior",
     "ExportedBehaviors",
     "FallbackWarning",
+    "FileError",
     "InvariantError",
-    "NewBehaviourError",
+    "MissingDependencyError",
+    "NewBehaviorError",
     "NotCompilableError",
     "Predicate",
     "Program",

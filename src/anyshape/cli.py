@@ -1,194 +1,428 @@
 """The command line: `anyshape ...`, the same as `python -m anyshape ...`.
 
-Owns the commands and their options, and turns an `anyshape.Error` into a message and an exit status. What a command
-does is in the module it is named after.
+Owns the commands, their options and what their help says, and turns an `anyshape.Error` into a message and an exit
+status. What a command does is in the module it is named after, which is imported when it runs: help waits for nothing.
 """
 
 from __future__ import annotations
 
+import argparse
+import importlib.metadata
 import pathlib
 import sys
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from anyshape.errors import Error, missing
+from anyshape._version import __version__
+from anyshape.errors import Error, NotCompilableError, require
+
+Command = Callable[[argparse.Namespace], int]
+_BACKEND: Final = "The backend that compiles the captured graphs, as in torch.compile."
 
 
-def build() -> Any:
-    """The typer application; made on demand, because the package itself runs without typer."""
-    try:
-        import typer
-    except ImportError as error:
-        raise missing("typer", needed_for="the command line") from error
+class _Layout(argparse.RawDescriptionHelpFormatter):
+    """Text as it was written, and options with room for a sentence beside them."""
 
-    app = typer.Typer(
-        name="anyshape",
-        help="Compile once. Exactly eager, for every shape.",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28, width=110)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser of one command; with `rest`, what follows the first word that is not its option belongs to a program."""
+
+    rest: str | None = None
+    rest_begins_after: tuple[str, ...] = ()  # options that name the program themselves
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        if self.rest is None:
+            return super().parse_known_args(args, namespace)
+        own, rest = self._split(list(args or ()))
+        found, unknown = super().parse_known_args(own, namespace)
+        setattr(found, self.rest, rest)
+        return found, unknown
+
+    def _split(self, words: list[str]) -> tuple[list[str], list[str]]:
+        named = False
+        index = 0
+        while index < len(words):
+            word = words[index]
+            if word == "--":
+                return words[:index], words[index + 1 :]
+            action = self._option_string_actions.get(word.split("=", 1)[0])
+            if not word.startswith("-") or word == "-" or (named and action is None):
+                break
+            named = named or word.split("=", 1)[0] in self.rest_begins_after
+            index += 2 if action is not None and action.nargs is None and "=" not in word else 1
+        return words[:index], words[index:]
+
+
+def build() -> Parser:
+    """The parser of all commands; each puts its function into `command`."""
+    parser = Parser(
+        prog="anyshape",
+        description="Compile once. Exactly eager, for every shape.\n\n"
+        "anyshape is a drop-in for torch.compile whose programs serve every size.",
+        epilog="Begin with:\n  anyshape demo\n  anyshape doctor train.py",
+        formatter_class=_Layout,
+    )
+    parser.add_argument("--version", action="store_true", help="Print the versions of anyshape and torch.")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for add in (_demo, _run, _doctor, _precompile, _inspect, _verify, _fuzz, _help):
+        add(commands)
+    return parser
+
+
+def _add(commands: Any, name: str, command: Command, *, line: str, text: str, example: str) -> Parser:
+    parser: Parser = commands.add_parser(
+        name,
+        help=line,
+        description=f"{line}\n\n{text}",
+        epilog="Example:\n" + "\n".join(f"  {e}" for e in example.splitlines()),
+        formatter_class=_Layout,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(command=command)
+    return parser
+
+
+# -- demo and run ----------------------------------------------------------------------------------------------
+
+
+def _demo(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "demo",
+        _do_demo,
+        line="Compare anyshape with stock torch on five small programs.",
+        text="Each program is called with sizes that include 0 and 1. The table shows how many programs were\n"
+        "compiled, how long all calls took, and whether every result equals eager's.\n"
+        "The exit status is 1 if anyshape is wrong anywhere.",
+        example="anyshape demo\nanyshape demo --backend aot_eager   # needs no C++ compiler",
+    )
+    parser.add_argument("--backend", default="inductor", help=_BACKEND)
+
+
+def _do_demo(given: argparse.Namespace) -> int:
+    from anyshape import demo
+
+    rows = demo.run(backend=given.backend)
+    return int(any(r.wrong for r in rows if r.way == demo.OURS))
+
+
+def _run(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "run",
+        _do_run,
+        line="Run a script with everything compiled that anyshape.toml names.",
+        text="The script itself is not changed. What follows its name is passed on to it.",
+        example="anyshape run train.py --epochs 3",
+    )
+    parser.usage = "anyshape run [-h] SCRIPT [ARGS]..."
+    parser.rest = "program"
+
+
+def _do_run(given: argparse.Namespace) -> int:
+    if not given.program:
+        fix = "anyshape run train.py"
+        raise NotCompilableError(
+            "there is no script to run", where="anyshape run SCRIPT", value="", fix=fix, code="AS007"
+        )
+    from anyshape import hooks
+
+    hooks.run(given.program[0], given.program[1:])
+    return 0
+
+
+# -- doctor ----------------------------------------------------------------------------------------------------
+
+
+def _doctor(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "doctor",
+        _do_doctor,
+        line="Find out why a program compiles more than once, and what to do about it.",
+        text="The program is run unchanged, and may use stock torch.compile or anyshape. The report names the line,\n"
+        "the argument, what it cost and the change that helps. The exit status is the program's.",
+        example="anyshape doctor --verify train.py --epochs 1\nanyshape doctor --pytest tests\n"
+        "anyshape doctor --html report.html --from /tmp/trace   # a folder of TORCH_TRACE; needs no torch",
+    )
+    parser.usage = (
+        "anyshape doctor [OPTIONS] SCRIPT [ARGS]... | -m MODULE [ARGS]... | --pytest TESTS [ARGS]... | --from FOLDER"
+    )
+    parser.rest, parser.rest_begins_after = "program", ("-m", "--pytest")
+    add = parser.add_argument
+    add("-m", dest="module", metavar="MODULE", help="Run a module, as python -m does.")
+    add("--pytest", dest="tests", metavar="TESTS", help="Run tests. More arguments go to pytest.")
+    add("--from", dest="trace", type=pathlib.Path, metavar="FOLDER", help="Read what TORCH_TRACE wrote; run nothing.")
+    add("--verify", action="store_true", help="Run again with each remedy, and compare time and results.")
+    add("--write", action="store_true", help="Write the declarations that help into anyshape.toml.")
+    add("--json", type=pathlib.Path, metavar="FILE", help="Write the report as JSON.")
+    add("--html", type=pathlib.Path, metavar="FILE", help="Write the report as one web page.")
+    add("--live", action=argparse.BooleanOptionalAction, default=True, help="Print a line for each compilation.")
+
+
+def _do_doctor(given: argparse.Namespace) -> int:
+    from anyshape.doctor import command, launch
+
+    arguments = tuple(given.program)
+    chosen: launch.Program | None = None
+    if given.tests is not None:
+        chosen = launch.Program("pytest", (given.tests, *arguments))
+    elif given.module is not None:
+        chosen = launch.Program("module", (given.module, *arguments))
+    elif arguments:
+        chosen = launch.Program("script", arguments)
+    return command.examine(
+        chosen,
+        trace_folder=given.trace,
+        verify=given.verify,
+        write=given.write,
+        json_file=given.json,
+        html_file=given.html,
+        live=given.live,
     )
 
-    @app.callback()
-    def root() -> None:
-        """Compile once. Exactly eager, for every shape."""
 
-    @app.command()
-    def demo(
-        backend: str = typer.Option("inductor", help="What compiles the captured graphs; any torch.compile backend."),
-    ) -> None:
-        """Five programs beside stock torch over sizes that include 0 and 1; status 1 if anyshape is wrong anywhere."""
-        from anyshape import demo as demonstration
+# -- artifacts -------------------------------------------------------------------------------------------------
 
-        rows = demonstration.run(backend=backend)
-        raise typer.Exit(int(any(r.wrong for r in rows if r.way == demonstration.OURS)))
 
-    @app.command(context_settings={"ignore_unknown_options": True})
-    def run(
-        script: str = typer.Argument(help="The script; what follows it is its own."),
-        arguments: list[str] = typer.Argument(None, help="What the script is given."),
-    ) -> None:
-        """Run a script with what anyshape.toml declares turned on."""
-        from anyshape import hooks
+def _precompile(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "precompile",
+        _do_precompile,
+        line="Compile a function or module into a file that another process loads.",
+        text="The process that loads the file never compiles. Example tensors are made from the declared shapes.",
+        example='anyshape precompile package.module:fn --shape "x=batch seq 512" --out fn.any',
+    )
+    add = parser.add_argument
+    add("name", help="A function, a module or a class of modules, as package.module:name.")
+    add("--shape", "--shapes", dest="shapes", action="append", required=True, metavar="TEXT",
+        help='The dims of an argument: "x=batch seq 512", or with a dtype "ids=batch seq:int64".')  # fmt: skip
+    add("--where", action="append", default=[], metavar="CLAUSE", help='A fact about sizes: "1 <= batch <= 64".')
+    add(
+        "--specialize",
+        action="append",
+        default=[],
+        metavar="CLAUSE",
+        help='Sizes with code of their own: "batch == 1".',
+    )
+    add(
+        "--call",
+        dest="calls",
+        action="append",
+        default=[],
+        metavar="SIZES",
+        help='Sizes to compile for: "batch=1 seq=64".',
+    )
+    add("--out", required=True, metavar="URL", help="The file or URL to write.")
+    add("--cover", action="store_true", help="Also compile for every other behavior that the declaration allows.")
+    add("--training", action="store_true", help="Compile forward and backward. Without it, only inference.")
+    add("--weights", choices=("live", "embed"), default="live", help="embed puts the parameters into the file.")
+    add("--key", metavar="FILE", help="Sign the file with the secret in FILE.")
 
-        hooks.run(script, arguments or [])
 
-    @app.command()
-    def fuzz(
-        programs: int = typer.Option(1000, help="How many programs are generated."),
-        seed: int = typer.Option(0, help="The same seed gives the same programs."),
-        backend: str = typer.Option("aot_eager", help="What compiles the captured graphs."),
-        compiler: str = typer.Option("anyshape", help="anyshape, stock:static, stock:dynamic or stock:unbacked."),
-        workers: int = typer.Option(1, help="Processes that run at a time."),
-        corpus: str = typer.Option(None, help="A directory or URL: findings go there, and the campaign is resumed."),
-        shard: str = typer.Option(None, help="The part that runs here, as 0/4; under torchrun the rank's."),
-        timeout: float = typer.Option(120.0, help="Seconds that one program may take."),
-        shrink: float = typer.Option(120.0, help="Seconds that the shrinking of one finding may take."),
-        memory: float = typer.Option(24.0, help="GiB of address space for a worker; 0 for no limit."),
-        economy: bool = typer.Option(True, help="Whether more programs than behaviours are a finding."),
-        variants: bool = typer.Option(
-            False, help="Whether every size gets code of its own, and is called again until that serves it."
-        ),
-        device: str = typer.Option("cpu", help="Where the tensors of generated programs are: cpu or cuda."),
-        opinfo: bool = typer.Option(False, help="Instead: every operator of torch's own database over sizes."),
-        only: str = typer.Option(None, help="With --opinfo: names of operators, separated by commas."),
-        model: str = typer.Option(None, help="Instead: a model of yours, as module:factory."),
-        numbers: bool = typer.Option(False, help="Instead: programs over Python ints and floats."),
-        assumptions: bool = typer.Option(
-            False, help="Instead: break what programs assume, and see that it is checked."
-        ),
-        through: str = typer.Option(
-            "compile", help="With --assumptions: compile, export or precompile, what is called with broken sizes."
-        ),
-        json: str = typer.Option(None, metavar="FILE", help="Write the totals and findings here."),
-    ) -> None:
-        """Programs nobody thought of, compared with eager; status 1 if one differs."""
-        from anyshape.fuzz import campaign, command
-        from anyshape.fuzz.oracle import Target
+def _do_precompile(given: argparse.Namespace) -> int:
+    if given.cover:
+        require("z3", needed_for="--cover", extra="solver")
+    if given.weights == "embed":
+        require("safetensors", needed_for="--weights embed", extra="weights")
+    if "://" in given.out and not given.out.startswith("file://"):
+        require("fsspec", needed_for=f"--out {given.out}", extra="urls")
+    from anyshape.ahead import command
 
-        target = Target(compiler, backend, economy, variants, device)
-        if opinfo:
-            found = command.opinfo(target, only=only, shard=campaign.parse_shard(shard), json_file=json)
-        elif numbers:
-            found = command.numbers(target, programs=programs, seed=seed, shrink=shrink, json_file=json)
-        elif assumptions:
-            found = command.assumptions(target, programs=programs, seed=seed, through=through, json_file=json)
-        elif model is not None:
-            found = command.model(model, target, calls=programs, seed=seed, json_file=json)
-        else:
-            settings = campaign.Settings(
-                programs, seed, target, workers, campaign.parse_shard(shard), timeout, shrink, memory
-            )
-            found = command.campaign(settings, corpus, json_file=json)
-        raise typer.Exit(int(found > 0))
+    command.precompile(
+        given.name,
+        shapes=given.shapes,
+        where=given.where,
+        specialize=given.specialize,
+        calls=given.calls,
+        out=given.out,
+        cover=given.cover,
+        training=given.training,
+        weights=given.weights,
+        key_file=given.key,
+    )
+    return 0
 
-    @app.command(context_settings={"allow_interspersed_args": False})
-    def doctor(
-        program: list[str] = typer.Argument(None, help="A script and its arguments.", metavar="SCRIPT [ARGS]..."),
-        module: str = typer.Option(None, "-m", help="Run a module instead, as python -m does."),
-        tests: str = typer.Option(None, "--pytest", help="Run tests instead; more arguments go to pytest."),
-        trace: pathlib.Path = typer.Option(None, "--from", help="Read a folder that TORCH_TRACE wrote instead."),
-        verify: bool = typer.Option(False, "--verify", help="Run again with the remedies, and compare."),
-        write: bool = typer.Option(False, "--write", help="Put the declarations into anyshape.toml."),
-        json: pathlib.Path = typer.Option(None, "--json", help="Write the report as JSON."),
-        html: pathlib.Path = typer.Option(None, "--html", help="Write the report as one page."),
-        live: bool = typer.Option(True, "--live/--no-live", help="A line for each compilation while it runs."),
-    ) -> None:
-        """Run a program that compiles, unchanged, and say what is wrong: the line, the reason, the fix, the proof."""
-        from anyshape.doctor import command, launch
 
-        arguments = tuple(program or ())
-        chosen: launch.Program | None = None
-        if tests is not None:
-            chosen = launch.Program("pytest", (tests, *arguments))
-        elif module is not None:
-            chosen = launch.Program("module", (module, *arguments))
-        elif arguments:
-            chosen = launch.Program("script", arguments)
-        status = command.examine(
-            chosen, trace_folder=trace, verify=verify, write=write, json_file=json, html_file=html, live=live
-        )
-        raise typer.Exit(status)
+def _inspect(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "inspect",
+        _do_inspect,
+        line="Show what is in a file that precompile made.",
+        text="No code of the file is run, and torch is not imported.",
+        example="anyshape inspect fn.any",
+    )
+    parser.add_argument("url", help="The file or URL.")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="Write the same as JSON.")
 
-    @app.command()
-    def precompile(
-        name: str = typer.Argument(help="A function, a module or a class of modules, as package.module:name."),
-        shape: list[str] = typer.Option(..., "--shape", "--shapes", help='"x=batch seq 512"; "ids=batch seq:int64".'),
-        where: list[str] = typer.Option([], help='An invariant: "1 <= batch <= 64".'),
-        specialize: list[str] = typer.Option([], help='Sizes that get code of their own: "batch == 1".'),
-        call: list[str] = typer.Option([], help='A call to compile for: "batch=1 seq=64".'),
-        out: str = typer.Option(..., help="The file or URL to write."),
-        cover: bool = typer.Option(False, "--cover", help="Find calls for every behaviour that is allowed."),
-        training: bool = typer.Option(False, "--training", help="Forward and backward, instead of inference."),
-        weights: str = typer.Option("live", help="live, or embed to put the parameters into the file."),
-        key: str = typer.Option(None, metavar="FILE", help="A secret to sign the file with."),
-    ) -> None:
-        """Compile now, for a process that never compiles."""
-        from anyshape.ahead import command
 
-        command.precompile(
-            name,
-            shapes=shape,
-            where=where,
-            specialize=specialize,
-            calls=call,
-            out=out,
-            cover=cover,
-            training=training,
-            weights=weights,
-            key_file=key,
-        )
+def _do_inspect(given: argparse.Namespace) -> int:
+    from anyshape.artifact import inspecting
 
-    @app.command()
-    def inspect(
-        url: str = typer.Argument(help="An artifact: a file or a URL."),
-        json: pathlib.Path = typer.Option(None, "--json", metavar="FILE", help="Write it as JSON."),
-    ) -> None:
-        """What is in an artifact, without running any of it."""
-        from anyshape.ahead import command
+    inspecting.show(given.url, json_file=given.json)
+    return 0
 
-        command.inspect(url, json_file=json)
 
-    @app.command()
-    def verify(
-        url: str = typer.Argument(help="An artifact: a file or a URL."),
-        key: str = typer.Option(None, metavar="FILE", help="The secret that it was signed with."),
-        anywhere: bool = typer.Option(False, "--anywhere", help="Do not ask whether it was made for this machine."),
-    ) -> None:
-        """Whether an artifact is whole, whose it is, and whether it was made for this machine."""
-        from anyshape.ahead import command
+def _verify(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "verify",
+        _do_verify,
+        line="Check that a file of precompile is whole, signed, and made for this machine.",
+        text="No code of the file is run. The exit status is 2 if something is wrong.",
+        example="anyshape verify fn.any --key secret.key",
+    )
+    parser.add_argument("url", help="The file or URL.")
+    parser.add_argument("--key", metavar="FILE", help="Check the signature with the secret in FILE.")
+    parser.add_argument("--anywhere", action="store_true", help="Do not compare the file with this machine.")
 
-        command.verify(url, key_file=key, anywhere=anywhere)
 
-    return app
+def _do_verify(given: argparse.Namespace) -> int:
+    from anyshape.ahead import command
+
+    command.verify(given.url, key_file=given.key, anywhere=given.anywhere)
+    return 0
+
+
+# -- fuzz ------------------------------------------------------------------------------------------------------
+
+
+def _fuzz(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "fuzz",
+        _do_fuzz,
+        line="Compare random programs with eager.",
+        text="Programs and sizes are generated, and each call is compared with eager. A difference is shrunk to a\n"
+        "short script. The exit status is 1 if there is one.",
+        example="anyshape fuzz --programs 200 --seed 7\nanyshape fuzz --model package.module:factory\n"
+        "anyshape fuzz --opinfo --only add,topk",
+    )
+    add = parser.add_argument
+    add("--programs", type=int, default=1000, help="How many programs are generated.")
+    add("--seed", type=int, default=0, help="The same seed gives the same programs.")
+    add("--backend", default="aot_eager", help=_BACKEND)
+    add("--compiler", default="anyshape", help="anyshape, stock:static, stock:dynamic or stock:unbacked.")
+    add("--workers", type=int, default=1, help="How many processes run at a time.")
+    add("--corpus", metavar="URL", help="A folder or URL for findings. A campaign continues from what is there.")
+    add("--shard", metavar="0/4", help="The part that runs here. Under torchrun it is the rank's.")
+    add("--timeout", type=float, default=120.0, help="Seconds that one program may take.")
+    add("--shrink", type=float, default=120.0, help="Seconds for shrinking one finding.")
+    add("--memory", type=float, default=24.0, help="GiB of address space for each worker; 0 for no limit.")
+    add("--economy", action=argparse.BooleanOptionalAction, default=True,
+        help="More programs than behaviors are a finding.")  # fmt: skip
+    add("--variants", action=argparse.BooleanOptionalAction, default=False,
+        help="Every size gets code of its own, and is called again with it.")  # fmt: skip
+    add("--device", default="cpu", help="cpu or cuda.")
+    add("--opinfo", action=argparse.BooleanOptionalAction, default=False,
+        help="Test every operator of torch's own database instead.")  # fmt: skip
+    add("--only", metavar="NAMES", help="With --opinfo: names of operators, separated by commas.")
+    add("--model", metavar="MODULE:FACTORY", help="Test a model of yours instead.")
+    add("--numbers", action=argparse.BooleanOptionalAction, default=False,
+        help="Test programs over Python ints and floats instead.")  # fmt: skip
+    add("--assumptions", action=argparse.BooleanOptionalAction, default=False,
+        help="Break what programs assume instead, and see that it is noticed.")  # fmt: skip
+    add("--through", default="compile", help="With --assumptions: compile, export or precompile.")
+    add("--json", metavar="FILE", help="Write the totals and findings as JSON.")
+
+
+def _do_fuzz(given: argparse.Namespace) -> int:
+    _require_for_fuzzing(given)
+    from anyshape.fuzz import campaign, command
+    from anyshape.fuzz.oracle import Target
+
+    target = Target(given.compiler, given.backend, given.economy, given.variants, given.device)
+    shard = campaign.parse_shard(given.shard)
+    programs, seed, json = given.programs, given.seed, given.json
+    if given.opinfo:
+        found = command.opinfo(target, only=given.only, shard=shard, json_file=json)
+    elif given.numbers:
+        found = command.numbers(target, programs=programs, seed=seed, shrink=given.shrink, json_file=json)
+    elif given.assumptions:
+        found = command.assumptions(target, programs=programs, seed=seed, through=given.through, json_file=json)
+    elif given.model is not None:
+        found = command.model(given.model, target, calls=programs, seed=seed, json_file=json)
+    else:
+        limits = (given.timeout, given.shrink, given.memory)
+        settings = campaign.Settings(programs, seed, target, given.workers, shard, *limits)
+        found = command.campaign(settings, given.corpus, json_file=json)
+    return int(found > 0)
+
+
+def _require_for_fuzzing(given: argparse.Namespace) -> None:
+    """What is missing is said before anything runs."""
+    if given.corpus and "://" in given.corpus:
+        require("fsspec", needed_for=f"--corpus {given.corpus}", extra="urls")
+    if given.opinfo:
+        for package in ("numpy", "expecttest"):
+            require(package, needed_for="torch's database of operators", extra="fuzz")
+    elif given.model is None:
+        require("hypothesis", needed_for="generating programs", extra="fuzz")
+    if given.assumptions:
+        require("z3", needed_for="--assumptions", extra="solver")
+
+
+# -- help ------------------------------------------------------------------------------------------------------
+
+
+def _help(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "help",
+        _do_help,
+        line="Explain an error or a finding of the doctor by its code.",
+        text="Without a code, all codes of errors are listed.",
+        example="anyshape help AS020\nanyshape help D130",
+    )
+    parser.add_argument("code", nargs="?", help="The code: AS020, D130.")
+
+
+def _do_help(given: argparse.Namespace) -> int:
+    from anyshape import help_pages
+
+    print(help_pages.index() if given.code is None else help_pages.page(given.code), end="")
+    return 0
+
+
+# -- the entry point -------------------------------------------------------------------------------------------
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command; its exit status. An `anyshape.Error` is the caller's."""
+    parser = build()
+    given = parser.parse_args(list(arguments))
+    if given.version:
+        print(f"anyshape {__version__} (torch {_torch_version()}, Python {sys.version.split()[0]})")
+        return 0
+    if given.command is None:
+        parser.print_help()
+        return 2
+    status: int = given.command(given)
+    return status
+
+
+def _torch_version() -> str:
+    """As its package says it; torch itself takes seconds to import."""
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return "is not installed"
 
 
 def main() -> None:
     """The entry point."""
     try:
-        build()()
+        status = run(sys.argv[1:])
     except Error as error:
         print(error, file=sys.stderr)
-        sys.exit(2)
+        status = 2
+    sys.exit(status)
 
 
 if __name__ == "__main__":

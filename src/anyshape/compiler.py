@@ -11,8 +11,8 @@ import functools
 import inspect
 import os
 import types
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 import torch
 
@@ -25,23 +25,48 @@ from anyshape.declaration.options import read_word
 from anyshape.door import Door
 from anyshape.engine import Engine, RunAgain, RunEagerly, engine_of, observers
 from anyshape.errors import NotCompilableError, refuse_deepcopy, refuse_pickle
+from anyshape.option_types import (
+    Address,
+    Backend,
+    Clauses,
+    CompileOptions,
+    Distributed,
+    Hints,
+    Layouts,
+    Mode,
+    OnBranch,
+    OnNewBehavior,
+    Semantics,
+    Shapes,
+    Specialize,
+)
 from anyshape.programs import Program, Variant
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+P = ParamSpec("P")
+R = TypeVar("R")
+M = TypeVar("M", bound=torch.nn.Module)
+_Owner = TypeVar("_Owner")
+_Rest = ParamSpec("_Rest")
+_Callable = TypeVar("_Callable", bound=Callable[..., object])
 
 __all__ = ["CompiledFunction", "compile", "observers", "warm_up"]
 
 
-class CompiledFunction:
+class CompiledFunction(Generic[P, R]):
     """A function compiled by anyshape. It is called as the function is."""
 
-    def __init__(self, function: Callable[..., Any], target: Callable[..., Any], engine: Engine) -> None:
+    def __init__(self, function: Callable[P, R], target: Callable[..., Any], engine: Engine) -> None:
         functools.update_wrapper(self, function)
         self._function = function
         self._target = target
         self._engine = engine
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return self._target(*args, **kwargs)
+            return self._target(*args, **kwargs)  # type: ignore[no-any-return]
         except RunAgain:
             return self(*args, **kwargs)
         except RunEagerly as told:
@@ -51,6 +76,12 @@ class CompiledFunction:
         eagerly.say()
         return result
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: CompiledFunction[Concatenate[_Owner, _Rest], R], instance: _Owner, owner: type | None = None
+    ) -> Callable[_Rest, R]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """As a method: `self` is an argument like any other."""
         return self if instance is None else types.MethodType(self, instance)
@@ -105,55 +136,95 @@ class CompiledFunction:
     def _name(self) -> str:
         return str(getattr(self._function, "__qualname__", self._function))
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> str:
         raise refuse_pickle(self._name)
 
-    def __deepcopy__(self, memo: Any) -> Any:
+    def __deepcopy__(self, memo: object) -> Self:
         raise refuse_deepcopy(self._name)
 
 
+class Decorator(Protocol):
+    """`anyshape.compile(...)` without a function: what takes the function."""
+
+    @overload
+    def __call__(self, fn: M, /) -> M: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> CompiledFunction[P, R]: ...
+    def __call__(self, fn: Callable[..., Any], /) -> Any: ...
+
+
+@overload
+def compile(fn: M, **options: Unpack[CompileOptions]) -> M: ...
+@overload
+def compile(fn: Callable[P, R], **options: Unpack[CompileOptions]) -> CompiledFunction[P, R]: ...
+@overload
+def compile(fn: None = None, *, model: M, **options: Unpack[CompileOptions]) -> M: ...
+@overload
+def compile(fn: None = None, *, model: Callable[P, R], **options: Unpack[CompileOptions]) -> CompiledFunction[P, R]: ...
+@overload
+def compile(fn: None = None, **options: Unpack[CompileOptions]) -> Decorator: ...
 def compile(
-    fn: Any = None,
+    fn: Callable[..., Any] | None = None,
     *,
-    model: Any = None,
-    shapes: Any = None,
-    where: Any = None,
-    layout: Any = None,
-    hints: Any = None,
-    specialize: Any = None,
-    semantics: Any = "eager",
-    on_new_behavior: Any = "compile",
-    on_branch: Any = "error",
+    model: Callable[..., Any] | None = None,
+    shapes: Shapes | None = None,
+    where: Clauses | None = None,
+    layout: Layouts | None = None,
+    hints: Hints | None = None,
+    specialize: Specialize | None = None,
+    semantics: Semantics = "eager",
+    on_new_behavior: OnNewBehavior = "compile",
+    on_branch: OnBranch = "error",
     frozen: bool = False,
     background: bool = False,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: Any = None,
-    mode: str | None = None,
-    options: dict[str, Any] | None = None,
+    backend: Backend | None = None,
+    mode: Mode | None = None,
+    options: Mapping[str, object] | None = None,
     name: str | None = None,
     disable: bool = False,
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
     in_place: bool = False,
-    distributed: Any = "every-rank",
-    artifacts: Any = None,
+    distributed: Distributed = "every-rank",
+    artifacts: Address | None = None,
 ) -> Any:
-    """Compile a function or module once for every size it is called with.
+    """Compile a function or module once, for every size it is called with.
 
-    Drop-in for `torch.compile`; also a decorator, with or without arguments. `backend`, `mode`, `options`, `name`,
-    `fullgraph` and `disable` mean what they mean there. So does `dynamic=False`: every size has a program of its own
-    then. `recompile_limit` is how many programs may differ in one thing other than sizes. Layers of one class share
-    their programs unless `isolate_recompiles` is set. With `in_place` a module is given back itself, and its calls are
-    compiled from then on, as by `module.compile()`.
-    `shapes` and the options after it declare what is known of sizes and layouts (see the reference); `on_branch` says
-    what becomes of your own branch on a size under oblivious semantics: "error", or "break" for a graph break.
-    `specialize` says which sizes get code of their own, made in the background: those that are "hot", those that a
-    clause names (`["batch == 1"]`), or "never" any. `frozen` promises that modules and globals do not change: only the
-    arguments are looked at then, not all that torch guards. With `background` a call that no program serves runs
-    eagerly while a process of its own compiles; it promises what `frozen` does.
-    `distributed="one-rank"` lets one rank of a job compile each behaviour and the others load it, through the process
-    group's store or the directory `artifacts`; it promises what `frozen` does.
+    A drop-in for `torch.compile`; also a decorator, with or without arguments.
+
+    Args:
+        fn: A function, or an `nn.Module`, which stays one of its type.
+        shapes: Named sizes: `{"x": "batch seq 512"}`. A number is static, a name is one size wherever it stands.
+        where: Facts about names: `["1 <= batch <= 64", "seq % 8 == 0"]`. They are checked once for each new size.
+        layout: "contiguous", "dense", "example" or "any"; for all tensors, or for those named in a dict.
+        hints: Typical sizes, `{"batch": 16}`, which autotuning plans for. Missing hints are chosen by the solver.
+        specialize: Sizes that get code of their own, made in the background: "hot" (those that come often, the
+            default), clauses such as `["batch == 1"]`, or "never".
+        semantics: "eager" equals eager for every size. "oblivious" makes one program that never asks whether a size
+            is 0 or 1, and asserts what it assumes.
+        on_new_behavior: What happens to a call that no program serves: "compile", "eager", or "error".
+        on_branch: What happens to your own branch on a size under oblivious semantics: "error", or "break" for a
+            graph break.
+        frozen: You promise that modules and globals do not change. Calls are then cheaper: only arguments are checked.
+        background: A call that no program serves runs eagerly while another process compiles. Implies `frozen`.
+        fullgraph: As in torch.compile: a graph break is an error.
+        dynamic: `False` gives every size a program of its own, as in torch.compile. Sizes are free otherwise.
+        backend: As in torch.compile.
+        mode: As in torch.compile.
+        options: As in torch.compile.
+        name: As in torch.compile.
+        disable: As in torch.compile: the function runs eagerly.
+        recompile_limit: How many programs may differ in one thing other than sizes.
+        isolate_recompiles: Layers of one class do not share their programs.
+        in_place: A module is given back itself, and its calls are compiled from then on, as by `module.compile()`.
+        distributed: "every-rank" compiles on each rank. With "one-rank" one rank compiles, and the others load what
+            it made. Implies `frozen`.
+        artifacts: With "one-rank", a directory that all ranks see; without it, the process group's store is used.
+
+    Returns:
+        The compiled function, with `programs`, `fallbacks` and `variants`; for a module, a module.
     """
     if torch.compiler.is_dynamo_compiling():  # inside of what is compiled already
         return fn if fn is not None else model if model is not None else lambda function: function
@@ -164,13 +235,10 @@ def compile(
     if isinstance(fn, CompiledFunction) or modules.is_compiled(fn):
         if all(given[k] == p.default for k, p in _PARAMETERS.items() if k in given):
             return fn
-        fn = fn._function if isinstance(fn, CompiledFunction) else fn._orig_mod
-    if not callable(fn):
-        raise NotCompilableError(
-            f"anyshape.compile takes a function or a module, not {type(fn).__name__}",
-            value=repr(fn)[:80],
-            fix="f = anyshape.compile(fn)",
-        )
+        fn = fn._function if isinstance(fn, CompiledFunction) else cast(Any, fn)._orig_mod
+    modules.check_callable(fn, asked_by="compile")
+    if options is not None:
+        options = given["options"] = dict(options)  # torch takes nothing else
     if in_place:
         return _compile_in_place(fn, {**given, "in_place": False})
     backend = given["backend"] = capture.default_backend() if backend is None else backend
@@ -260,7 +328,7 @@ def _check_together(
     if mode is not None and options is not None:
         raise NotCompilableError(
             "mode and options cannot both be given, as in torch.compile",
-            value=f"mode={mode!r}",
+            value=f"mode={mode!r}, options={options!r}"[:200],
             fix=f"f = anyshape.compile(fn, mode={mode!r})",
             code="AS007",
         )
@@ -331,8 +399,8 @@ def _entry(fn: Any) -> spec_file.Entry | None:
 
 
 @contextlib.contextmanager
-def warm_up(f: Any) -> Iterator[Any]:
-    """New behaviours are compiled inside, also where `on_new_behavior` says that none are."""
+def warm_up(f: _Callable) -> Iterator[_Callable]:
+    """New behaviors are compiled inside, also where `on_new_behavior` says that none are."""
     engine = engine_of(f, asked_by="warm_up", fix="anyshape.warm_up(f)")
     engine.warming += 1
     try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import sympy
 
@@ -38,7 +37,7 @@ class Coverage:
         return text + (f"; not counted: {', '.join(self.unknown)}" if self.unknown else "")
 
 
-def check(f: Any) -> Coverage:
+def check(f: object) -> Coverage:
     """Whether the programs of `f` cover every size that its declaration allows."""
     return check_engine(engine_of(f, asked_by="check", fix="f(x); anyshape.check(f)"))
 
@@ -53,7 +52,7 @@ def check_engine(engine: Engine) -> Coverage:
     for program in first:
         clause = _behaviour(program)
         if clause is None:
-            unknown.append(program.view().behaviour)
+            unknown.append(program.view().behavior)
         elif not clause.comparisons:
             return Coverage(True)  # a program for every size
         else:

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -214,6 +215,7 @@ def run(*, backend: str = "inductor", cases: Sequence[Case] = CASES, ways: Seque
                 step(f"{case.name}: {way}")
                 rows.append(run_case(case, way, backend=backend))
     show(rows, cases)
+    print(f"\n{summary(rows)}")
     return rows
 
 
@@ -225,7 +227,7 @@ def _sizes(cases: Sequence[Case]) -> str:
 # -- the table -------------------------------------------------------------------------------------------------
 
 _WIDTH = 110  # of the table; a pipe has no width of its own
-_HEADINGS = ("case", "behaviours", "compiled by", "programs", "after a break", "seconds", "equal to eager")
+_HEADINGS = ("case", "behaviors", "compiled by", "programs", "after a break", "seconds", "equal to eager")
 
 
 def _cells(rows: Sequence[Row], cases: Sequence[Case]) -> Iterator[tuple[Row, tuple[str, ...]]]:
@@ -250,7 +252,7 @@ def show(rows: Sequence[Row], cases: Sequence[Case] = CASES) -> None:
     else:
         table = Table(title="one sweep of sizes", title_justify="left")
         for heading in _HEADINGS:
-            numbers = heading in ("behaviours", "programs", "after a break", "seconds")
+            numbers = heading in ("behaviors", "programs", "after a break", "seconds")
             table.add_column(heading, justify="right" if numbers else "left", no_wrap=not numbers)
         for row, cells in _cells(rows, cases):
             if cells[0] and table.row_count:
@@ -264,13 +266,31 @@ def show(rows: Sequence[Row], cases: Sequence[Case] = CASES) -> None:
             print(f"{row.case}, {row.way}: at {' '.join(row.wrong[0].split())[:160]}")
 
 
+def summary(rows: Sequence[Row]) -> str:
+    """The totals in one sentence, stock's beside anyshape's."""
+    parts: list[str] = []
+    for way in (OURS, *(w for w in WAYS if w != OURS)):
+        own = [row for row in rows if row.way == way]
+        if own:
+            programs, seconds = sum(r.programs for r in own), sum(r.seconds for r in own)
+            calls, wrong = sum(r.calls for r in own), sum(len(r.wrong) for r in own)
+            equal = f"{wrong} of {calls} results differ from eager's" if wrong else f"all {calls} results equal eager's"
+            parts.append(f"{way} compiled {programs} programs in {seconds:.0f} s and {equal}")
+    return "; ".join(parts) + "."
+
+
 @contextlib.contextmanager
 def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """Gives a function that is called with what begins now."""
+    """Gives a function that is called with what begins now. Without a terminal, or rich, each step is a line."""
     try:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     except ImportError:
-        yield lambda text: print(f"... {text}", flush=True)
+        plain = True
+    else:
+        plain = not sys.stdout.isatty()
+    if plain:
+        begun_at = time.perf_counter()
+        yield lambda text: print(f"... {time.perf_counter() - begun_at:4.0f} s  {text}", flush=True)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, transient=True) as progress:

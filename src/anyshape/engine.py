@@ -626,7 +626,7 @@ class Engine:
         return f"{capture.GUARD_NAME}({admission.guard})"
 
 
-def engine_of(f: Any, *, asked_by: str, fix: str) -> Engine:
+def engine_of(f: object, *, asked_by: str, fix: str) -> Engine:
     """The engine of a compiled callable, for functions that take one."""
     engine = getattr(getattr(f, "_compiled_call_impl", None) or f, "_engine", None)
     if not isinstance(engine, Engine):

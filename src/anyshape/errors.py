@@ -6,11 +6,16 @@ nothing of torch, and nothing of when an error is raised. An error of the user's
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Mapping
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from anyshape import plain_text
+
+HELP: Final = "python -m anyshape help"  # prints the page of a code; it works wherever the package can be imported
 
 # A code is for ever: it is never reused, and each has a page in docs/errors.
 CODES: Final[Mapping[str, str]] = MappingProxyType(
@@ -83,7 +88,7 @@ class Error(Exception):
             lines.append(f"  value: {self.value}" + (f" (before: {self.before})" if self.before is not None else ""))
         if self.fix is not None:
             lines.append("  fix:   " + self.fix.replace("\n", "\n         "))
-        lines.append(f"  more:  errors/{self.code} in the documentation")
+        lines.append(f"  more:  {HELP} {self.code}")
         return plain_text.lines("\n".join(lines))
 
     def __str__(self) -> str:
@@ -116,7 +121,7 @@ class NotCompilableError(Error, TypeError):
     default_code = "AS003"
 
 
-class NewBehaviourError(Error, RuntimeError):
+class NewBehaviorError(Error, RuntimeError):
     """A call needs a new program, and `on_new_behavior="error"` forbids it."""
 
     default_code = "AS006"
@@ -180,12 +185,57 @@ class FallbackWarning(UserWarning):
     """A call ran eagerly because no program could be made for it; `f.fallbacks` counts every such call."""
 
 
+# Where people find these, and what a traceback calls them: anyshape.InvariantError.
+EXPORTED: Final = (
+    ArtifactError,
+    AssumptionError,
+    BranchError,
+    DataBranchError,
+    DeclarationError,
+    DoctorError,
+    Error,
+    ExportError,
+    FallbackWarning,
+    FileError,
+    InvariantError,
+    MissingDependencyError,
+    NewBehaviorError,
+    NotCompilableError,
+    UnsupportedTorchError,
+)
+for _kind in EXPORTED:
+    _kind.__module__ = "anyshape"
+
+
 def missing(package: str, *, needed_for: str, extra: str | None = None) -> MissingDependencyError:
     """The error for an optional package that is not installed."""
     target = f"anyshape[{extra}]" if extra else package
     return MissingDependencyError(
         f"{needed_for} needs the package {package!r}, which is not installed", fix=f'pip install "{target}"'
     )
+
+
+def require(package: str, *, needed_for: str, extra: str | None = None) -> None:
+    """Raise now, before any work is done, where an optional package is not installed. It is not imported."""
+    try:
+        found = sys.modules[package] is not None if package in sys.modules else find_spec(package) is not None
+    except (ImportError, ValueError):  # the parent of a dotted name is not there
+        found = False
+    if not found:
+        raise missing(package, needed_for=needed_for, extra=extra)
+
+
+def __getattr__(name: str) -> object:
+    """The spelling of older code."""
+    if name == "NewBehaviourError":
+        warn_old_name("anyshape.NewBehaviourError", "anyshape.NewBehaviorError", stacklevel=3)
+        return NewBehaviorError
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def warn_old_name(old: str, new: str, *, stacklevel: int) -> None:
+    """One warning, at the caller's line, for a name that is spelled another way now."""
+    warnings.warn(f"{old} is called {new} now", DeprecationWarning, stacklevel=stacklevel)
 
 
 def refuse_pickle(name: str) -> NotCompilableError:

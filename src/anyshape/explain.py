@@ -11,10 +11,24 @@ import dataclasses
 import html
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from typing_extensions import NotRequired
 
 from anyshape.errors import NotCompilableError
 from anyshape.programs import Merge, Predicate, Program
+
+
+class ExplanationJson(TypedDict):
+    """An explanation as values that `json.dumps` takes."""
+
+    name: str
+    programs: list[dict[str, object]]
+    fallbacks: dict[str, int]
+    calls: int
+    seconds: float
+    declared_in: NotRequired[str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,17 +40,18 @@ class Explanation:
     fallbacks: Mapping[str, int]
     declared_in: str | None = None  # the anyshape.toml that is in force for it
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> ExplanationJson:
         """The report as values that `json.dumps` takes."""
-        declared = {} if self.declared_in is None else {"declared_in": self.declared_in}
-        return {
-            **declared,
+        report: ExplanationJson = {
             "name": self.name,
             "programs": [program.json() for program in self.programs],
             "fallbacks": dict(self.fallbacks),
             "calls": self.calls,
             "seconds": round(sum(map(_cost, self.programs)), 6),
         }
+        if self.declared_in is not None:
+            report["declared_in"] = self.declared_in
+        return report
 
     @property
     def calls(self) -> int:
@@ -46,14 +61,14 @@ class Explanation:
     def __str__(self) -> str:
         lines = [self._headline()]
         for number, program in enumerate(self.programs, 1):
-            lines += ["", f"{number}. {program.behaviour}"]
+            lines += ["", f"{number}. {program.behavior}"]
             lines += [f"   {label + ':':<14}{value}" for label, value in _facts(program)]
         if self.fallbacks:
             lines += ["", "ran eagerly:"]
             lines += [f"   {count} × {reason}" for reason, count in self._by_count()]
         return "\n".join(lines)
 
-    def __rich__(self) -> Any:
+    def __rich__(self) -> object:
         """The report as rich renders it: a table a program, and one of the eager runs."""
         from rich.console import Group
         from rich.table import Table
@@ -61,7 +76,7 @@ class Explanation:
 
         parts: list[Any] = [Text(self._headline(), style="bold")]
         for number, program in enumerate(self.programs, 1):
-            table = Table(title=Text(f"{number}. {program.behaviour}"), title_justify="left", show_header=False)
+            table = Table(title=Text(f"{number}. {program.behavior}"), title_justify="left", show_header=False)
             table.add_column(style="dim", no_wrap=True)
             table.add_column(overflow="fold")
             for label, value in _facts(program):
@@ -85,7 +100,7 @@ class Explanation:
                 f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
                 for label, value in _facts(program)
             )
-            parts.append(f"<p>{number}. <code>{html.escape(program.behaviour)}</code></p><table>{rows}</table>")
+            parts.append(f"<p>{number}. <code>{html.escape(program.behavior)}</code></p><table>{rows}</table>")
         if self.fallbacks:
             rows = "".join(f"<tr><td>{c}</td><td>{html.escape(r)}</td></tr>" for r, c in self._by_count())
             parts.append(f"<p>ran eagerly</p><table><tr><th>calls</th><th>reason</th></tr>{rows}</table>")
@@ -110,7 +125,7 @@ class Explanation:
         return sorted(self.fallbacks.items(), key=lambda item: (-item[1], item[0]))
 
 
-def explain(f: Any) -> Explanation:
+def explain(f: object) -> Explanation:
     """What was compiled for `f` and why, and which of its calls ran eagerly."""
     f = getattr(f, "_compiled_call_impl", None) or f  # a module that was compiled in place
     programs, fallbacks = getattr(f, "programs", None), getattr(f, "fallbacks", None)
@@ -126,7 +141,7 @@ def explain(f: Any) -> Explanation:
 
 def describe(program: Program) -> str:
     """A program in one line and one for each predicate, for messages."""
-    lines = [f"{program.name} ({_place(program.file, program.line)}): {program.behaviour}"]
+    lines = [f"{program.name} ({_place(program.file, program.line)}): {program.behavior}"]
     lines += [f"  {_predicate(predicate)}" for predicate in program.predicates]
     return "\n".join(lines)
 

@@ -13,7 +13,7 @@ import json
 import pathlib
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -32,11 +32,12 @@ class ExportedBehavior:
     """One way that a model acts on sizes: which calls go it, and the program for them."""
 
     text: str  # in the words of the user: x.shape[0] > 8
-    conditions: tuple[Any, ...]
-    program: Any  # a torch.export.ExportedProgram
+    conditions: tuple[object, ...]
+    program: torch.export.ExportedProgram
 
-    def serves(self, leaves: Sequence[Any]) -> bool:
-        sizes = lambda leaf, dim: int(leaves[leaf].shape[dim])
+    def serves(self, leaves: Sequence[object]) -> bool:
+        """Whether the program is right for a call with these tensors."""
+        sizes = lambda leaf, dim: int(cast(torch.Tensor, leaves[leaf]).shape[dim])
         return all(size_conditions.holds(c, sizes) for c in self.conditions)
 
 
@@ -48,13 +49,13 @@ class ExportedBehaviors:
         self._keywords = tuple(keywords)  # in the order in which their leaves are counted
         self._modules: dict[int, Any] = {}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         index = self._index(args, kwargs)
         if index not in self._modules:
             self._modules[index] = self.behaviors[index].program.module()
         return self._modules[index](*args, **kwargs)
 
-    def behavior_for(self, *args: Any, **kwargs: Any) -> ExportedBehavior:
+    def behavior_for(self, *args: object, **kwargs: object) -> ExportedBehavior:
         """What serves a call."""
         return self.behaviors[self._index(args, kwargs)]
 
@@ -142,7 +143,8 @@ def _read_zip(path: pathlib.Path) -> dict[str, bytes]:
             return {name: archive.read(name) for name in archive.namelist()}
     except (OSError, zipfile.BadZipFile) as error:
         what = f"{path} is not a package of exported programs"
-        raise ExportError(what, value=f"{type(error).__name__}: {error}", code="AS040") from error
+        fix = 'anyshape.export(model, args, behaviors="all").save("model.zip")'
+        raise ExportError(what, value=f"{type(error).__name__}: {error}", fix=fix, code="AS040") from error
 
 
 # -- finding them ----------------------------------------------------------------------------------------------

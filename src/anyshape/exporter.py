@@ -16,7 +16,7 @@ from typing import Any
 import sympy
 
 from anyshape import ops
-from anyshape._torch import concrete, exported, exporting, failures
+from anyshape._torch import concrete, exported, exporting, failures, modules
 from anyshape.attempts import attempts
 from anyshape.boundaries import Limit, limits
 from anyshape.compiler import declared_words
@@ -60,7 +60,7 @@ class Exporter:
         """The program for the behaviour of this example."""
         if not isinstance(args, tuple):
             what = f"args is the tuple of the positional arguments, and this is {type(args).__name__}"
-            raise ExportError(what, fix="anyshape.export(model, (x,))", code="AS007")
+            raise ExportError(what, value=modules.in_brief(args), fix="anyshape.export(model, (x,))", code="AS007")
         args, kwargs = exporting.dense((args, kwargs))
         self.names = exporting.input_names(self.module, args, kwargs)
         traced: Traced = self.door.around(self.door.remembered(self._trace))(*args, **kwargs)

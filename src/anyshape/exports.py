@@ -5,23 +5,50 @@ Owns the function that people call: one program, or all of them. How a program i
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Literal, overload
 
+import torch
+
+from anyshape._torch import modules
 from anyshape.declaration.options import read_word
-from anyshape.exported_behaviors import export_all
+from anyshape.exported_behaviors import ExportedBehaviors, export_all
 from anyshape.exporter import Exporter
+from anyshape.option_types import Clauses, Semantics, Shapes
 
 
+@overload
 def export(
-    model: Any,
-    args: tuple[Any, ...] = (),
-    kwargs: dict[str, Any] | None = None,
+    model: Callable[..., object],
+    args: tuple[object, ...] = (),
+    kwargs: Mapping[str, object] | None = None,
     *,
-    shapes: Any = None,
-    where: Any = None,
-    semantics: Any = "eager",
-    behaviors: Any = "one",
-) -> Any:
+    shapes: Shapes | None = None,
+    where: Clauses | None = None,
+    semantics: Semantics = "eager",
+    behaviors: Literal["one"] = "one",
+) -> torch.export.ExportedProgram: ...
+@overload
+def export(
+    model: Callable[..., object],
+    args: tuple[object, ...] = (),
+    kwargs: Mapping[str, object] | None = None,
+    *,
+    shapes: Shapes | None = None,
+    where: Clauses | None = None,
+    semantics: Semantics = "eager",
+    behaviors: Literal["all"],
+) -> ExportedBehaviors: ...
+def export(
+    model: Callable[..., object],
+    args: tuple[object, ...] = (),
+    kwargs: Mapping[str, object] | None = None,
+    *,
+    shapes: Shapes | None = None,
+    where: Clauses | None = None,
+    semantics: Semantics = "eager",
+    behaviors: Literal["one", "all"] = "one",
+) -> torch.export.ExportedProgram | ExportedBehaviors:
     """Export a module or function once for every size: a `torch.export.ExportedProgram`.
 
     Every dim that is not declared static is an unbacked symbol from 0 on, and all that the program needs of sizes is
@@ -29,10 +56,11 @@ def export(
     `anyshape.compile`. Where your code acts on a size in more than one way the export is refused, showing the branch;
     `behaviors="all"` exports every way and gives a package that picks the right one at each call.
     """
+    modules.check_no_class(model, asked_by="export")
     word = read_word("behaviors", behaviors, ("one", "all"))
     exporter = Exporter(model, shapes=shapes, where=where, semantics=semantics)
     if word == "all":
-        return export_all(exporter, args, kwargs or {})
-    traced = exporter.trace(args, kwargs or {})
+        return export_all(exporter, args, dict(kwargs or {}))
+    traced = exporter.trace(args, dict(kwargs or {}))
     exporter.refuse_branches(traced)
-    return exporter.finish(exporter.settle(traced))
+    return exporter.finish(exporter.settle(traced))  # type: ignore[no-any-return,unused-ignore]

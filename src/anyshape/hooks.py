@@ -16,7 +16,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from anyshape import compiler, spec_file
 from anyshape.errors import DeclarationError
@@ -86,7 +86,9 @@ def compile_entry(entry: Entry, function: Callable[..., Any]) -> Any:
     """A function compiled as its entry says."""
     entry.declaration(inspect.signature(function))  # an error names the line of the file
     backend = "inductor" if entry.backend is None else entry.backend
-    return compiler.compile(function, fullgraph=entry.fullgraph, mode=entry.mode, backend=backend, **entry.words)
+    return compiler.compile(
+        function, fullgraph=entry.fullgraph, mode=cast(Any, entry.mode), backend=backend, **entry.words
+    )
 
 
 _installed: list[Hook] = []
@@ -122,7 +124,13 @@ def run(script: str, arguments: Sequence[str], spec: SpecFile | None = None) -> 
     import runpy
 
     if not os.path.isfile(script):
-        raise DeclarationError("there is no such script", where=script, fix="anyshape run script.py", code="AS011")
+        raise DeclarationError(
+            "there is no such script",
+            where=script,
+            value=f"in {os.getcwd()}",
+            fix="anyshape run script.py",
+            code="AS011",
+        )
     hook = install(spec)
     if hook is not None:
         print(f"anyshape: {hook.spec.path} is in force", file=sys.stderr)

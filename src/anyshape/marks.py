@@ -6,13 +6,14 @@ Owns the three public functions. What a mark means to a capture is in `_torch/ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+
+import torch
 
 from anyshape._torch.marks import Mark, mark
 
 
 def mark_dynamic(
-    tensor: Any,
+    tensor: torch.Tensor,
     dim: int | Sequence[int],
     *,
     min: int | None = None,
@@ -25,7 +26,7 @@ def mark_dynamic(
 
 
 def mark_unbacked(
-    tensor: Any,
+    tensor: torch.Tensor,
     dim: int | Sequence[int],
     *,
     min: int | None = None,
@@ -37,6 +38,6 @@ def mark_unbacked(
     mark(tensor, dim, Mark("unbacked", min, max, hint, name))
 
 
-def mark_static(tensor: Any, dim: int | Sequence[int] | None = None) -> None:
+def mark_static(tensor: torch.Tensor, dim: int | Sequence[int] | None = None) -> None:
     """A size that is always what it is now; without a dim all of them."""
     mark(tensor, tuple(range(tensor.dim())) if dim is None else dim, Mark("static"))

@@ -100,7 +100,7 @@ def _program(program: Program, now: float) -> ProgramMade:
         name=program.name,
         file=program.file,
         line=program.line,
-        behaviour=program.behaviour,
+        behaviour=program.behavior,
         predicates=tuple((p.text, p.asked_by, p.file, p.line) for p in program.predicates),
         seconds=program.capture_seconds + program.compile_seconds + program.verify_seconds,
         time=now,

@@ -6,7 +6,8 @@ Owns the frozen views that `f.programs` returns. Knows nothing of torch.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+
+from anyshape.errors import warn_old_name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,9 +86,16 @@ class Program:
     conditions: tuple[str, ...] = ()  # what tells it from other programs besides sizes: self.steps == 3
 
     @property
-    def behaviour(self) -> str:
+    def behavior(self) -> str:
         """The calls it serves, in a line: their sizes, and what else other programs do not serve."""
         return " and ".join((*self.conditions, *(p.text for p in self.predicates))) or "every size"
 
-    def json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self) | {"behaviour": self.behaviour}
+    @property
+    def behaviour(self) -> str:
+        """The old name of `behavior`."""
+        warn_old_name("program.behaviour", "program.behavior", stacklevel=3)
+        return self.behavior
+
+    def json(self) -> dict[str, object]:
+        """The same as values that `json.dumps` takes."""
+        return dataclasses.asdict(self) | {"behavior": self.behavior}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anyshape.errors import DataBranchError, NewBehaviourError
+from anyshape.errors import DataBranchError, NewBehaviorError
 from anyshape.live_program import LiveProgram
 
 
@@ -23,7 +23,7 @@ def data_branch(where: str, asked: str) -> DataBranchError:
     )
 
 
-def new_behaviour(refused: Sequence[LiveProgram]) -> NewBehaviourError:
+def new_behaviour(refused: Sequence[LiveProgram]) -> NewBehaviorError:
     """What tells a call from the program that comes nearest to serving it."""
     nearest = max(refused, key=lambda p: p.calls)
     reasons = {id(p): p.admission.last for p in refused if p.admission is not None}
@@ -35,9 +35,9 @@ def new_behaviour(refused: Sequence[LiveProgram]) -> NewBehaviourError:
     view = nearest.view()
     asked = next((p for p in view.predicates if last is not None and p.text == last.text), None)
     differs = "something other than sizes differs" if last is None else f"it needs {last.text}"
-    return NewBehaviourError(
+    return NewBehaviorError(
         f"no program of {view.name} serves this call, and on_new_behavior forbids to compile one",
         where=f"{asked.file}:{asked.line}" if asked is not None else f"{view.file}:{view.line}",
-        value=f"the nearest program is for {view.behaviour}; {differs}",
+        value=f"the nearest program is for {view.behavior}; {differs}",
         fix='with anyshape.warm_up(f): f(...)  or on_new_behavior="eager"',
     )

@@ -53,7 +53,7 @@ def from_sympy(expr: sympy.Basic, places: Mapping[sympy.Basic, tuple[int, int]])
         return int(expr)
     name = _CLASSES.get(type(expr).__name__)
     if name is None:
-        raise ExportError(f"a condition on sizes that a package cannot hold: {expr}")
+        raise ExportError("a condition on sizes that a package cannot hold", value=expr, fix='behaviors="one"')
     return [name, *(from_sympy(a, places) for a in expr.args)]
 
 

@@ -364,7 +364,7 @@ def _z3() -> Any:
 def _require_z3(needed_for: str) -> Any:
     z3 = _z3()
     if z3 is None:
-        raise errors.missing("z3-solver", needed_for=needed_for)
+        raise errors.missing("z3-solver", needed_for=needed_for, extra="solver")
     return z3
 
 

@@ -12,16 +12,25 @@ import dataclasses
 import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 import torch
 
 from anyshape import compiler
 from anyshape._torch import trees
-from anyshape.explain import describe
+from anyshape.explain import describe, explain
+from anyshape.option_types import CompileOptions
 from anyshape.programs import Program
 
-LAYOUTS = ("contiguous", "transposed", "sliced")
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+M = TypeVar("M", bound=torch.nn.Module)
+_Layout: TypeAlias = Literal["contiguous", "transposed", "sliced"]
+LAYOUTS: Final[tuple[_Layout, ...]] = ("contiguous", "transposed", "sliced")
 SIZES = (5, 7, 3, 2, 1, 0)
 
 
@@ -39,13 +48,13 @@ class Compiled:
 
 
 @contextlib.contextmanager
-def expect_programs(expected: int, *functions: Any, at_most: bool = False) -> Iterator[Compiled]:
+def expect_programs(expected: int, *functions: Callable[..., object], at_most: bool = False) -> Iterator[Compiled]:
     """Fail unless exactly `expected` programs (or, with `at_most`, no more) are compiled in the block.
 
     Counts what any function compiled by anyshape compiles, or only what `functions` compile where some are given.
     """
     seen = Compiled()
-    before = [len(f.programs) for f in functions]
+    before = [len(explain(f).programs) for f in functions]
     observer = seen.programs.append
     compiler.observers.append(observer)
     try:
@@ -53,7 +62,7 @@ def expect_programs(expected: int, *functions: Any, at_most: bool = False) -> It
     finally:
         compiler.observers.remove(observer)
     if functions:
-        seen.programs[:] = [p for f, n in zip(functions, before, strict=True) for p in f.programs[n:]]
+        seen.programs[:] = [p for f, n in zip(functions, before, strict=True) for p in explain(f).programs[n:]]
     count = len(seen)
     if count > expected or (count < expected and not at_most):
         raise AssertionError(_miscount(seen.programs, expected, at_most))
@@ -90,12 +99,51 @@ class Failure:
     text: str
 
 
+@overload
 def assert_any_shape(
-    fn: Callable[..., Any],
-    make_inputs: Callable[..., Any],
+    fn: M,
+    make_inputs: Callable[..., object],
     *,
     sizes: Sequence[int | Sequence[int]] = SIZES,
-    layouts: Sequence[str] = LAYOUTS,
+    layouts: Sequence[_Layout] = LAYOUTS,
+    compile: None = None,
+    max_programs: int | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    **compile_options: Unpack[CompileOptions],
+) -> M: ...
+@overload
+def assert_any_shape(
+    fn: Callable[P, R],
+    make_inputs: Callable[..., object],
+    *,
+    sizes: Sequence[int | Sequence[int]] = SIZES,
+    layouts: Sequence[_Layout] = LAYOUTS,
+    compile: None = None,
+    max_programs: int | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    **compile_options: Unpack[CompileOptions],
+) -> compiler.CompiledFunction[P, R]: ...
+@overload
+def assert_any_shape(
+    fn: Callable[..., object],
+    make_inputs: Callable[..., object],
+    *,
+    sizes: Sequence[int | Sequence[int]] = SIZES,
+    layouts: Sequence[_Layout] = LAYOUTS,
+    compile: Callable[..., T],
+    max_programs: int | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    **compile_options: object,
+) -> T: ...
+def assert_any_shape(
+    fn: Callable[..., Any],
+    make_inputs: Callable[..., object],
+    *,
+    sizes: Sequence[int | Sequence[int]] = SIZES,
+    layouts: Sequence[_Layout] = LAYOUTS,
     compile: Callable[..., Any] | None = None,
     max_programs: int | None = None,
     rtol: float | None = None,

@@ -45,7 +45,7 @@ def function_steps(steps: int, rank: int, **options: Any) -> tuple[int, list[str
         n, m = rng.choice([0, 1, 2, 5, 8, 9, 12, 33]), rng.choice([1, 2, 6])
         x, y = torch.randn(n, m), torch.randn(m, 7)
         torch.testing.assert_close(f(x, y), callables.branching(x, y))
-    return len(f.programs), sorted(p.behaviour for p in f.programs)
+    return len(f.programs), sorted(p.behavior for p in f.programs)
 
 
 def training_steps(steps: int, rank: int) -> tuple[int, list[str]]:
@@ -59,7 +59,7 @@ def training_steps(steps: int, rank: int) -> tuple[int, list[str]]:
             call(x).square().mean().backward()
         for a, b in zip(net.parameters(), twin.parameters(), strict=True):
             torch.testing.assert_close(a.grad, b.grad)
-    return len(f.programs), sorted(p.behaviour for p in f.programs)
+    return len(f.programs), sorted(p.behavior for p in f.programs)
 
 
 def wrapped_steps(steps: int, rank: int, mode: str) -> tuple[int, list[str]]:
@@ -87,7 +87,7 @@ def wrapped_steps(steps: int, rank: int, mode: str) -> tuple[int, list[str]]:
     for a, b in zip(f.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(local(a), local(b))
     inner = f.module if mode == "ddp" else f
-    return len(inner.forward.programs), sorted(p.behaviour for p in inner.forward.programs)
+    return len(inner.forward.programs), sorted(p.behavior for p in inner.forward.programs)
 
 
 def main() -> None:

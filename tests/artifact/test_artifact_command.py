@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import Any
 
 import pytest
 import served_callables as callables
 import torch
-from typer.testing import CliRunner
+from commands import run
 
 import anyshape
-from anyshape import cli
 from anyshape.errors import ArtifactError, Error
-
-
-def run(*arguments: str) -> Any:
-    return CliRunner().invoke(cli.build(), list(arguments), catch_exceptions=True)
 
 
 def test_from_precompile_to_load(tmp_path: pathlib.Path) -> None:

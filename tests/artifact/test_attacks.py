@@ -19,10 +19,10 @@ from typing import Any
 
 import corruptions
 import pytest
+from commands import run
 from test_trust import HERE, KEY, example
-from typer.testing import CliRunner
 
-from anyshape import cli, errors, local_files, plain_text
+from anyshape import errors, local_files, plain_text
 from anyshape.artifact import container, inspecting, manifest, opening, storage, trust
 from anyshape.errors import ArtifactError, Error
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "getuid"), reason="owners and mo
 def named(name: str) -> bytes:
     facts = {
         "warning": "code", "name": name, "key": "k", "environment": HERE, "source": {}, "declaration": {},
-        "weights": "live", "programs": [{"behaviour": "every size"}],
+        "weights": "live", "programs": [{"behavior": "every size"}],
     }  # fmt: skip
     return container.pack(facts, {"programs/0/state.pkl": name.encode()})
 
@@ -481,7 +481,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "weights with escapes": lambda: _set("weights", to=ESCAPES),
     "environment with escapes": lambda: _set("environment", ESCAPES, to=ESCAPES),
     "torch with escapes": lambda: _set("environment", "torch", to=ESCAPES),
-    "behaviour with escapes": lambda: _set("programs", 0, "behaviour", to=ESCAPES),
+    "behaviour with escapes": lambda: _set("programs", 0, "behavior", to=ESCAPES),
     "member with escapes": lambda: _set("members", 0, "name", to=ESCAPES),
     "member with an end of line": lambda: _set("members", 0, "name", to="a\n"),
     "programs that are none": lambda: _set("programs", to=[1, None]),
@@ -525,7 +525,7 @@ def test_a_hostile_manifest_is_refused_or_shown(tmp_path: pathlib.Path, how: str
     path = tmp_path / "f.any"
     path.write_bytes(HOSTILE[how]())
     for command in (["inspect"], ["verify", "--anywhere"], ["inspect", "--json", str(tmp_path / "f.json")]):
-        ran = CliRunner().invoke(cli.build(), [command[0], str(path), *command[1:]])
+        ran = run(command[0], str(path), *command[1:])
         if ran.exception is not None and not isinstance(ran.exception, SystemExit):
             assert isinstance(ran.exception, Error), ran.exception
             assert shows(str(ran.exception)) and "\n  fix: pip" not in str(ran.exception)
@@ -566,7 +566,7 @@ def test_places_that_cannot_be_read(url: str, monkeypatch: pytest.MonkeyPatch) -
     for module in ("aiohttp", "s3fs", "requests"):
         monkeypatch.setitem(sys.modules, module, None)  # nothing here goes out
     for command in ("inspect", "verify"):
-        ran = CliRunner().invoke(cli.build(), [command, url])
+        ran = run(command, url)
         assert isinstance(ran.exception, Error), ran.exception
 
 
@@ -581,9 +581,9 @@ def test_a_report_that_cannot_be_written(tmp_path: pathlib.Path, monkeypatch: py
         ["doctor", "--from", "trace", "--json"],
         ["doctor", "--from", "trace", "--html"],
     ):
-        ran = CliRunner().invoke(cli.build(), [*command, where])
+        ran = run(*command, where)
         assert isinstance(ran.exception, Error) and ran.exception.code in ("AS061", "AS060"), ran.exception
-    ran = CliRunner().invoke(cli.build(), ["doctor", "--json", where, "script.py"])
+    ran = run("doctor", "--json", where, "script.py")
     assert isinstance(ran.exception, errors.FileError)
     assert not (tmp_path / "ran").exists()  # said before the program runs for an hour
     assert not stat.S_ISREG((tmp_path / where).stat().st_mode) if where == "." else not (tmp_path / where).exists()

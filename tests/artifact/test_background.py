@@ -20,7 +20,7 @@ import torch
 import anyshape
 from anyshape._torch import compiling
 from anyshape.ahead import background, helpers, shipping
-from anyshape.errors import FallbackWarning, NewBehaviourError, NotCompilableError
+from anyshape.errors import FallbackWarning, NewBehaviorError, NotCompilableError
 
 WAIT = 400.0
 
@@ -57,7 +57,7 @@ def test_every_behaviour_is_made() -> None:
     for n in (1, 7, 0, 30):
         x = torch.randn(n, 2)
         torch.testing.assert_close(f(x), fn(x))
-    assert sorted(p.behaviour for p in f.programs) == ["x.shape[0] <= 4", "x.shape[0] > 4"]
+    assert sorted(p.behavior for p in f.programs) == ["x.shape[0] <= 4", "x.shape[0] > 4"]
     assert "ran eagerly" in str(anyshape.explain(f))
 
 
@@ -104,7 +104,7 @@ def test_no_other_behaviour_where_none_is_wanted(policy: str) -> None:
     assert f.wait(WAIT)
     x = torch.randn(8, 3)
     if policy == "error":
-        with pytest.raises(NewBehaviourError, match=r"x\.shape\[0\] <= 4"):
+        with pytest.raises(NewBehaviorError, match=r"x\.shape\[0\] <= 4"):
             f(x)
     else:
         torch.testing.assert_close(f(x), fn(x))

@@ -24,7 +24,7 @@ from anyshape._torch import frames
 from anyshape._torch.bundle import Bundle
 from anyshape.ahead import stored
 from anyshape.artifact import storage
-from anyshape.errors import ArtifactError, NewBehaviourError
+from anyshape.errors import ArtifactError, NewBehaviorError
 
 KEY = b"a secret of thirty-two bytes ..."
 HERE = pathlib.Path(__file__).parent
@@ -80,7 +80,7 @@ def inference() -> anyshape.Artifact:
 
 
 def test_one_file_serves_every_size(artifact: anyshape.Artifact, tmp_path: pathlib.Path) -> None:
-    assert [p.behaviour for p in artifact.programs] == ["x.shape[0] <= 8", "x.shape[0] > 8"]
+    assert [p.behavior for p in artifact.programs] == ["x.shape[0] <= 8", "x.shape[0] > 8"]
     artifact.save(tmp_path / "f.any", key=KEY)
     for live in (None, callables.branching):
         with Idle():
@@ -96,18 +96,18 @@ def test_one_file_serves_every_size(artifact: anyshape.Artifact, tmp_path: pathl
 def test_a_call_outside_is_refused_with_the_nearest_program(artifact: anyshape.Artifact) -> None:
     f = anyshape.load(artifact, callables.branching)
     x, y = inputs(4)
-    with pytest.raises(NewBehaviourError, match=r"x has dtype torch.float64, and it was made for torch.float32"):
+    with pytest.raises(NewBehaviorError, match=r"x has dtype torch.float64, and it was made for torch.float32"):
         f(x.double(), y.double())
-    with pytest.raises(NewBehaviourError, match="requires_grad True"):
+    with pytest.raises(NewBehaviorError, match="requires_grad True"):
         f(x.requires_grad_(), y)
-    with pytest.raises(NewBehaviourError, match="grad mode is False"), torch.no_grad():
+    with pytest.raises(NewBehaviorError, match="grad mode is False"), torch.no_grad():
         f(*inputs(4))
-    with pytest.raises(NewBehaviourError, match="3 dims"):
+    with pytest.raises(NewBehaviorError, match="3 dims"):
         f(torch.randn(2, 3, 4), y)
-    with pytest.raises(NewBehaviourError, match="a str, and it was made for a"):
+    with pytest.raises(NewBehaviorError, match="a str, and it was made for a"):
         f("text", y)
     one = anyshape.load(anyshape.precompile(callables.branching, inputs(5)), callables.branching)
-    with pytest.raises(NewBehaviourError) as caught:
+    with pytest.raises(NewBehaviorError) as caught:
         one(*inputs(50))
     assert "the nearest program is for x.shape[0] <= 8; it needs x.shape[0] <= 8" in str(caught.value)
     assert "served_callables.py:" in str(caught.value)
@@ -175,7 +175,7 @@ def test_training(tmp_path: pathlib.Path) -> None:
                 call(x).square().sum().backward()
             for a, b in zip(net.parameters(), twin.parameters(), strict=True):
                 torch.testing.assert_close(a.grad, b.grad)
-    with pytest.raises(NewBehaviourError, match="training is False"):
+    with pytest.raises(NewBehaviorError, match="training is False"):
         f.eval()(x)
 
 
@@ -190,7 +190,7 @@ def test_mutation_and_views() -> None:
             torch.testing.assert_close(result, expected)
             assert result._base is not None or result.data_ptr() == out[1:].data_ptr()
         memory = torch.zeros(6)
-        with pytest.raises(NewBehaviourError, match="share memory"):
+        with pytest.raises(NewBehaviorError, match="share memory"):
             f(memory[1:], memory[:-1])
 
 
@@ -216,7 +216,7 @@ def test_cover_finds_the_sizes_of_every_behaviour() -> None:
         where=["1 <= n <= 64", "1 <= m <= 32"],
         cover=True,
     )
-    assert sorted(p.behaviour for p in artifact.programs) == ["x.shape[0] <= 8", "x.shape[0] > 8"]
+    assert sorted(p.behavior for p in artifact.programs) == ["x.shape[0] <= 8", "x.shape[0] > 8"]
     with Idle():
         f = anyshape.load(artifact, callables.branching)
         for n in (1, 8, 9, 64):

@@ -27,7 +27,7 @@ def example(*, environment: dict[str, str] = HERE, key: bytes | None = KEY, memb
     rng = random.Random(0)
     manifest = {
         "warning": "code", "name": "f", "key": "k" * 64, "environment": environment, "source": {"f": "abc"},
-        "declaration": {}, "weights": "live", "programs": [{"behaviour": "every size"}],
+        "declaration": {}, "weights": "live", "programs": [{"behavior": "every size"}],
     }  # fmt: skip
     data = {f"programs/{i}/part.bin": rng.randbytes(300 + 100 * i) for i in range(members)}
     return container.pack(manifest, data, sign=trust.signer(key))

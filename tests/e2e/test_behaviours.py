@@ -81,7 +81,7 @@ def test_a_branch_on_two_sizes() -> None:
 
     sizes = [(3, 5), (5, 3), (0, 0), (1, 0), (0, 1), (4, 4), (9, 2)]
     f = check(fn, [(torch.randn(a), torch.randn(b)) for a, b in sizes], programs=2)
-    behaviours = {p.behaviour for p in f.programs}
+    behaviours = {p.behavior for p in f.programs}
     assert len(behaviours) == 2
     assert all("x.shape[0]" in b and "y.shape[0]" in b for b in behaviours)
 

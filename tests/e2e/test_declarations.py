@@ -32,7 +32,7 @@ def test_a_branch_that_an_invariant_decides_is_no_predicate() -> None:
     free = anyshape.compile(branch, backend="aot_eager")
     for n in (3, 33):
         same(free, branch, torch.randn(n))
-    assert sorted(p.behaviour for p in free.programs) == ["x.shape[0] <= 8", "x.shape[0] > 8"]
+    assert sorted(p.behavior for p in free.programs) == ["x.shape[0] <= 8", "x.shape[0] > 8"]
 
 
 def test_a_branch_decided_through_another_tensor() -> None:
@@ -44,7 +44,7 @@ def test_a_branch_decided_through_another_tensor() -> None:
     f = anyshape.compile(fn, shapes={"x": "n", "y": "m"}, where=["n == 2*m+1", "m >= 4"], backend="aot_eager")
     for m in (4, 5, 40):
         same(f, fn, torch.randn(2 * m + 1), torch.randn(m))
-    assert [p.behaviour for p in f.programs] == ["every size"]
+    assert [p.behavior for p in f.programs] == ["every size"]
 
 
 def test_names_are_one_size_and_derived_sizes_follow() -> None:
@@ -56,7 +56,7 @@ def test_names_are_one_size_and_derived_sizes_follow() -> None:
     f = anyshape.compile(fn, shapes={"z": "2*n+1", "x": "n", "y": "n"}, backend="aot_eager")
     for n in (5, 0, 1, 64):
         same(f, fn, torch.randn(n), torch.randn(n), torch.randn(2 * n + 1))
-    assert [p.behaviour for p in f.programs] == ["every size"]
+    assert [p.behavior for p in f.programs] == ["every size"]
 
 
 def test_numbers_are_static() -> None:
@@ -125,7 +125,7 @@ def test_paths_reach_into_arguments() -> None:
     for b in (3, 1, 0, 9):
         args, z = call(b, b, b)
         torch.testing.assert_close(f(*args, z=z), fn(*args, z=z))
-    assert [p.behaviour for p in f.programs] == ["every size"]
+    assert [p.behavior for p in f.programs] == ["every size"]
     with pytest.raises(anyshape.InvariantError, match=r"4 in config.ids.shape\[0\]"):
         args, z = call(3, 4, 3)
         f(*args, z=z)
@@ -193,7 +193,7 @@ def test_stand_ins_satisfy_the_invariants() -> None:
     f = anyshape.compile(fn, shapes={"x": "n"}, where=["n % 16 == 0"], backend="aot_eager")
     for n in (0, 16, 160):
         same(f, fn, torch.randn(n))
-    assert [p.behaviour for p in f.programs] == ["every size"]
+    assert [p.behavior for p in f.programs] == ["every size"]
 
 
 def test_hints_are_what_code_is_planned_for() -> None:
@@ -248,7 +248,7 @@ def test_new_behaviours_can_be_errors_or_eager() -> None:
     f = anyshape.compile(branch, on_new_behavior="error", backend="eager")
     same(f, branch, torch.randn(3))
     same(f, branch, torch.randn(4))
-    with pytest.raises(anyshape.NewBehaviourError, match=r"x.shape\[0\] <= 8") as caught:
+    with pytest.raises(anyshape.NewBehaviorError, match=r"x.shape\[0\] <= 8") as caught:
         f(torch.randn(20))
     assert caught.value.code == "AS006" and "test_declarations.py" in str(caught.value)
     with anyshape.warm_up(f):

@@ -126,7 +126,7 @@ def test_a_counter_is_limited_and_said_once() -> None:
     ((reason, count),) = f.fallbacks.items()
     assert count == 30 - limit and "self.steps == 0" in reason and f"recompile_limit ({limit})" in reason
     assert len([w for w in seen if issubclass(w.category, anyshape.FallbackWarning)]) == 1
-    assert {p.behaviour for p in f.programs} == {f"self.steps == {i}" for i in range(limit)}
+    assert {p.behavior for p in f.programs} == {f"self.steps == {i}" for i in range(limit)}
     assert "self.steps == 3" in str(anyshape.explain(f))
 
 

@@ -339,7 +339,7 @@ def test_windows_with_a_gradient_are_one_program(first: tuple[int, int]) -> None
     sizes = (first, (3, 2), (2, 6), (5, 4))
     calls = ((torch.randn(2, 3, *s, requires_grad=True),) for s in sizes)
     f = agrees(lambda x: F.unfold(x, 2), *calls, backward=True)
-    assert len(f.programs) == 1, [p.behaviour for p in f.programs]
+    assert len(f.programs) == 1, [p.behavior for p in f.programs]
 
 
 def test_batch_norm_without_channels() -> None:

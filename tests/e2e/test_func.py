@@ -41,7 +41,7 @@ def test_one_program_for_every_size(name: str, sizes: tuple[int, ...], backend: 
     for n in sizes:
         assert difference(fn, f, (torch.randn(n, 3),), rtol=1e-4, atol=1e-5) is None
     assert not f.fallbacks
-    assert len(f.programs) <= (1 if sizes[0] > 1 else 2), [p.behaviour for p in f.programs]
+    assert len(f.programs) <= (1 if sizes[0] > 1 else 2), [p.behavior for p in f.programs]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

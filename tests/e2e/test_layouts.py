@@ -44,7 +44,7 @@ def test_any_layout_has_one_program(name: str) -> None:
     for n, m in ((6, 8), (3, 5), (1, 4), (0, 4), (7, 1)):
         for x in five(n, m):
             torch.testing.assert_close(f(x), fn(x), check_stride=False)
-    assert [p.behaviour for p in f.programs] == ["every size"] and not f.fallbacks
+    assert [p.behavior for p in f.programs] == ["every size"] and not f.fallbacks
 
 
 def test_any_layout_under_inductor_reads_contiguous_inputs_as_such() -> None:

@@ -196,7 +196,7 @@ def test_one_name_alone_is_oblivious() -> None:
     f = anyshape.compile(fn, shapes={"x": "batch! seq"}, backend="aot_eager")
     for batch, seq in ((3, 6), (1, 6), (0, 9)):
         assert f(torch.randn(batch, seq)).shape == (batch, seq)
-    assert [p.behaviour for p in f.programs] == ["x.shape[1] > 4"]
+    assert [p.behavior for p in f.programs] == ["x.shape[1] > 4"]
     assert f(torch.randn(1, 3)).shape == (1, 3) and len(f.programs) == 2
 
 

@@ -20,7 +20,7 @@ def _check(fn: Any, sizes: list[tuple[int, int]], *, inputs: int, programs: int,
         given = [torch.randn(*size) for _ in range(inputs)]
         torch.testing.assert_close(f(*given), fn(*given))
     assert f.fallbacks == {}
-    assert len(f.programs) == programs, [p.behaviour for p in f.programs]
+    assert len(f.programs) == programs, [p.behavior for p in f.programs]
 
 
 def test_the_batch_stays_free_where_the_length_is_asked_about() -> None:
@@ -168,4 +168,4 @@ def test_sizes_of_a_length_of_one_are_no_quotients() -> None:
         x = torch.randn(batch, length, 16)
         torch.testing.assert_close(f(x), turned(x))
     assert f.fallbacks == {}
-    assert len(f.programs) == 2, [p.behaviour for p in f.programs]
+    assert len(f.programs) == 2, [p.behavior for p in f.programs]

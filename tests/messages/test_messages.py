@@ -23,13 +23,13 @@ def test_all_parts_of_a_message() -> None:
         "  where: x.shape[1] (model.py:12)\n"
         "  value: 7 (before: 16)\n"
         "  fix:   pad x to 8\n"
-        "  more:  errors/AS020 in the documentation"
+        "  more:  python -m anyshape help AS020"
     )
     assert error.code == "AS020" and error.value == 7 and error.fix == "pad x to 8"
 
 
 def test_only_what_happened() -> None:
-    assert str(errors.NewBehaviourError("no")) == "AS006: no\n  more:  errors/AS006 in the documentation"
+    assert str(errors.NewBehaviorError("no")) == "AS006: no\n  more:  python -m anyshape help AS006"
 
 
 def test_zero_is_a_value() -> None:
@@ -48,7 +48,7 @@ def test_a_fix_of_two_lines_is_aligned() -> None:
         (errors.UnsupportedTorchError, ImportError),
         (errors.MissingDependencyError, ImportError),
         (errors.NotCompilableError, TypeError),
-        (errors.NewBehaviourError, RuntimeError),
+        (errors.NewBehaviorError, RuntimeError),
     ],
 )
 def test_classes_and_pickling(kind: type[errors.Error], also: type[Exception]) -> None:
@@ -73,11 +73,11 @@ def test_unsupported_torch(version: str) -> None:
     with pytest.raises(errors.UnsupportedTorchError) as caught:
         versions.check(version)
     assert str(caught.value) == (
-        "AS001: anyshape holds on torch 2.11 to 2.15, and this is another version\n"
+        f"AS001: anyshape supports torch 2.11 to 2.15; you have {version}\n"
         "  where: torch.__version__\n"
         f"  value: {version}\n"
         '  fix:   pip install "torch>=2.11,<2.16"\n'
-        "  more:  errors/AS001 in the documentation"
+        "  more:  python -m anyshape help AS001"
     )
 
 

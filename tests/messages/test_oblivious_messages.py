@@ -33,7 +33,7 @@ def test_a_branch_shows_its_line_and_three_ways_out() -> None:
         '  fix:   shapes={"x": "n ..."}, where=["n > 8"]  if that always holds\n'
         "         torch.cond(pred, yes, no, args)         both ways in one program\n"
         '         semantics="eager"                       a program for each way; or on_branch="break"\n'
-        "  more:  errors/AS024 in the documentation"
+        "  more:  python -m anyshape help AS024"
     )
 
 

@@ -324,4 +324,4 @@ def check(case: Case, **options: Any) -> None:
         eager, result = run(case.fn, make, case.context), run(compiled, make, case.context)
         assert_same(eager, result, may_warn=case.inductor_warns if options["backend"] == "inductor" else "")
     if case.programs is not None:
-        assert len(compiled.programs) == case.programs, [p.behaviour for p in compiled.programs]
+        assert len(compiled.programs) == case.programs, [p.behavior for p in compiled.programs]

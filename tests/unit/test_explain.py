@@ -68,7 +68,7 @@ def test_text() -> None:
 def test_json_can_be_written() -> None:
     data = json.loads(json.dumps(REPORT.json()))
     assert data["calls"] == 4 and data["seconds"] == 3.75
-    assert data["programs"][0]["behaviour"] == "x.shape[0] > 8"
+    assert data["programs"][0]["behavior"] == "x.shape[0] > 8"
     assert data["programs"][0]["predicates"] == [
         {"text": "x.shape[0] > 8", "asked_by": "user", "file": "model.py", "line": 12}
     ]
@@ -116,7 +116,7 @@ def test_of_a_real_function() -> None:
     for n in (3, 12, 5, 20):
         f(torch.ones(n))
     report = explain(f)
-    assert {p.behaviour for p in report.programs} == {"x.shape[0] > 8", "x.shape[0] <= 8"}
+    assert {p.behavior for p in report.programs} == {"x.shape[0] > 8", "x.shape[0] <= 8"}
     assert report.calls == 4 and not report.fallbacks
     (predicate,) = report.programs[0].predicates
     line = pathlib.Path(__file__).read_text().splitlines()[predicate.line - 1]

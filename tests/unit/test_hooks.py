@@ -53,7 +53,7 @@ def check(module: object) -> None:
     double, model = module.double, module.Model()  # type: ignore[attr-defined]
     for n in (5, 9, 100):
         assert torch.equal(double(torch.ones(n)), torch.full((n,), 2.0))
-    assert [p.behaviour for p in double.programs] == ["every size"]
+    assert [p.behavior for p in double.programs] == ["every size"]
     with pytest.raises(anyshape.InvariantError, match="n > 4"):
         double(torch.ones(3))
     x = torch.randn(3, 4)
@@ -167,6 +167,6 @@ attention_mask = "batch seq"
                 torch.testing.assert_close(model(**words).last_hidden_state, want, rtol=1e-4, atol=1e-5)
             with pytest.raises(anyshape.InvariantError, match="seq"):
                 model(input_ids=torch.zeros(2, 65, dtype=torch.long), use_cache=False)
-        assert [p.behaviour for p in forward.programs] == ["every size"] and not forward.fallbacks
+        assert [p.behavior for p in forward.programs] == ["every size"] and not forward.fallbacks
     finally:
         hooks.remove(hook)

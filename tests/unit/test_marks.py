@@ -31,7 +31,7 @@ def test_unbacked_sizes_of_one_name_are_one_size() -> None:
     a = marked(torch.randn(3, 4), anyshape.mark_unbacked, 0, name="b")
     b = marked(torch.randn(3), anyshape.mark_unbacked, 0, name="b")
     assert f(a, b).shape == (3, 4) and f(torch.randn(1, 4), torch.randn(1)).shape == (1, 4)
-    assert [p.behaviour for p in f.programs] == ["every size"]
+    assert [p.behavior for p in f.programs] == ["every size"]
     with pytest.raises(anyshape.AssumptionError, match="does not hold"):
         f(torch.randn(5, 4), torch.randn(6))
 
@@ -39,7 +39,7 @@ def test_unbacked_sizes_of_one_name_are_one_size() -> None:
 def test_a_range_decides_a_branch_and_is_checked() -> None:
     f = compiled(lambda x: x * 2 if x.shape[0] > 4 else x)
     f(marked(torch.randn(8), anyshape.mark_dynamic, 0, min=5, max=64))
-    assert [p.behaviour for p in f.programs] == ["every size"]
+    assert [p.behavior for p in f.programs] == ["every size"]
     assert (
         torch.equal(f(torch.ones(3)), torch.ones(3)) and len(f.programs) == 2
     )  # what is not marked is as free as ever
@@ -67,7 +67,7 @@ def test_torchs_own_marks() -> None:
     assert f(marked(torch.randn(1, 4), torch._dynamo.decorators.mark_unbacked, 0)).shape == (1, 4)
     g = compiled(lambda x: x * 2 if x.shape[0] > 4 else x)
     g(marked(torch.randn(8), torch._dynamo.mark_dynamic, 0, min=5, max=64))
-    assert [p.behaviour for p in g.programs] == ["every size"]
+    assert [p.behavior for p in g.programs] == ["every size"]
     h = compiled(lambda x: x - 1)
     h(marked(torch.randn(4, 4), torch._dynamo.mark_static, 1))
     h(torch.randn(5, 5))
@@ -122,6 +122,6 @@ def test_torchs_specs() -> None:
     for n in (4, 5):
         x, y = torch.randn(n, 3), torch.randn(2 * n + 1, 2)
         torch.testing.assert_close(f(x, y), fn(x, y))
-    assert [p.behaviour for p in f.programs] == ["every size"] and f.declaration.hints == {"a": (16,)}
+    assert [p.behavior for p in f.programs] == ["every size"] and f.declaration.hints == {"a": (16,)}
     with pytest.raises(anyshape.InvariantError, match="2\\*a\\+1"):
         f(torch.randn(4, 3), torch.randn(8, 2))

@@ -167,6 +167,7 @@ def _find(name: str, kind: str, how: Any, compiled: Any, live: Any) -> Any:
 def needs_live(what: str) -> ArtifactError:
     return ArtifactError(
         f"the artifact uses {what}, which is not inside it",
+        value="fn was not given, or is another function",
         fix='anyshape.load("model.any", fn) with the function or module that it was made from',
         code="AS055",
     )

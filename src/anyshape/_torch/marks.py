@@ -16,6 +16,7 @@ import torch.compiler.config as compiler_config
 
 from anyshape.declaration import Clause, Comparison, Dim
 from anyshape.declaration.expression import Name, Number
+from anyshape.declaration.place import brief
 from anyshape.declaration.policy import TensorPolicy
 from anyshape.errors import DeclarationError
 from anyshape.wording import describe_source
@@ -39,7 +40,8 @@ def mark(tensor: Any, dims: int | Sequence[int], made: Mark) -> None:
     """Put a mark on dims of a tensor; a later one replaces an earlier one on the same dim."""
     call = f"anyshape.mark_{made.kind}"
     if not isinstance(tensor, torch.Tensor):
-        raise DeclarationError(f"{call} marks a tensor, and this is {type(tensor).__name__}", where=call, code="AS007")
+        what = f"{call} marks a tensor, and this is {type(tensor).__name__}"
+        raise DeclarationError(what, where=call, value=brief(tensor), fix=f"{call}(x, 0)", code="AS007")
     wanted = [dims] if isinstance(dims, int) else list(dims)
     rank = tensor.dim()
     for dim in wanted:
@@ -53,10 +55,12 @@ def mark(tensor: Any, dims: int | Sequence[int], made: Mark) -> None:
     if made.min is not None and made.max is not None and made.min > made.max:
         what = f"no size is at least {made.min} and at most {made.max}"
         fix = f"{call}(x, 0, min={made.max}, max={made.min})"
-        raise DeclarationError(what, where=call, fix=fix, code="AS012")
+        raise DeclarationError(what, where=call, value=f"min={made.min}, max={made.max}", fix=fix, code="AS012")
     if made.hint is not None and not (made.min or 0) <= made.hint <= (made.hint if made.max is None else made.max):
         what = f"the hint {made.hint} is not within the range"
-        raise DeclarationError(what, where=call, fix=f"{call}(x, 0, hint={made.min or made.max})", code="AS012")
+        given = f"hint={made.hint}, min={made.min}, max={made.max}"
+        fix = f"{call}(x, 0, hint={made.min or made.max})"
+        raise DeclarationError(what, where=call, value=given, fix=fix, code="AS012")
     if made.name is not None and (not isinstance(made.name, str) or not made.name.isidentifier()):
         what = f"a name is a word, and this is {made.name!r}"
         raise DeclarationError(what, where=call, value=made.name, fix=f'{call}(x, 0, name="batch")', code="AS010")

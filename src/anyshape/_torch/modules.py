@@ -9,13 +9,15 @@ from __future__ import annotations
 import copy
 import functools
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch._dynamo.eval_frame import OptimizedModule
 
 from anyshape.declaration import Declaration
+from anyshape.declaration.place import brief, kind
+from anyshape.errors import NotCompilableError
 from anyshape.programs import Program, Variant
 
 
@@ -172,6 +174,54 @@ def is_module(value: Any) -> bool:
 
 def is_compiled(value: Any) -> bool:
     return isinstance(value, CompiledModule)
+
+
+def check_callable(fn: Any, *, asked_by: str) -> None:
+    """Refuse what is neither a function nor a module."""
+    check_no_class(fn, asked_by=asked_by)
+    if not callable(fn):
+        raise NotCompilableError(
+            f"anyshape.{asked_by} takes a function or a module, not {type(fn).__name__}",
+            value=in_brief(fn),
+            fix=f"f = anyshape.{asked_by}(fn)",
+        )
+
+
+def check_no_class(fn: Any, *, asked_by: str) -> None:
+    """Refuse a class of modules: calling it makes a module, which nobody means to compile."""
+    asked = f"anyshape.{asked_by}"
+    if isinstance(fn, type) and issubclass(fn, torch.nn.Module):
+        raise NotCompilableError(
+            f"{asked} takes a module, and this is the class of one: it has no parameters yet",
+            value=repr(fn)[:80],
+            fix=f"f = {asked}({fn.__name__}(...))",
+        )
+
+
+def check_call(args: Any, kwargs: Any, *, asked_by: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of an example call; one that is no tuple is refused rather than taken apart."""
+    if not isinstance(args, (tuple, list)):
+        raise NotCompilableError(
+            f"args is a tuple of the arguments of a call, and this is {kind(args)}",
+            where=f"anyshape.{asked_by}(fn, args)",
+            value=in_brief(args),
+            fix=f"anyshape.{asked_by}(fn, (x,))",
+            code="AS007",
+        )
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise NotCompilableError(
+            f"kwargs is a dict of the keyword arguments of a call, and this is {kind(kwargs)}",
+            where=f"anyshape.{asked_by}(fn, args, kwargs)",
+            value=in_brief(kwargs),
+            fix=f'anyshape.{asked_by}(fn, (x,), {{"mask": mask}})',
+            code="AS007",
+        )
+    return tuple(args), dict(kwargs or {})
+
+
+def in_brief(value: Any) -> str:
+    """A value on one line; of a tensor, what it is rather than what is in it."""
+    return f"{value.dtype} {tuple(value.shape)}" if isinstance(value, torch.Tensor) else brief(value)
 
 
 def compiled(

@@ -242,7 +242,8 @@ def directory() -> str:
 
 def incomplete(what: str) -> ArtifactError:
     return ArtifactError(
-        f"the artifact lacks {what} that its program needs, and loading compiles nothing",
+        "the artifact lacks something that its program needs, and loading compiles nothing",
+        value=what,
         fix="precompile it again",
         code="AS050",
     )

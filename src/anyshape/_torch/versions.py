@@ -35,7 +35,7 @@ def check(version: str | None = None) -> None:
     parsed = parse(version)
     if parsed is None or not OLDEST <= parsed <= NEWEST:
         raise UnsupportedTorchError(
-            f"anyshape holds on torch {_text(OLDEST)} to {_text(NEWEST)}, and this is another version",
+            f"anyshape supports torch {_text(OLDEST)} to {_text(NEWEST)}; you have {version}",
             where="torch.__version__",
             value=version,
             fix=_FIX,
@@ -47,7 +47,7 @@ def _installed() -> str:
         import torch
     except ImportError as error:
         raise UnsupportedTorchError(
-            f"torch is not installed; anyshape holds on torch {_text(OLDEST)} to {_text(NEWEST)}", fix=_FIX
+            f"torch is not installed; anyshape supports torch {_text(OLDEST)} to {_text(NEWEST)}", fix=_FIX
         ) from error
     return str(torch.__version__)
 

@@ -1,4 +1,4 @@
-"""What `anyshape precompile`, `inspect` and `verify` do.
+"""What `anyshape precompile` and `verify` do.
 
 Owns finding a callable by name, making the tensors of its calls from a declaration, and what is shown while it works.
 """
@@ -8,15 +8,14 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
-import json
 import os
 import pathlib
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
-from anyshape import local_files, plain_text
+from anyshape import plain_text
 from anyshape.artifact import inspecting
 from anyshape.errors import ArtifactError
 
@@ -57,23 +56,13 @@ def precompile(
                 where=list(where) or None,
                 specialize=list(specialize) or None,
                 cover=cover,
-                weights=weights,
+                weights=cast(Any, weights),  # checked there
             )
     with _step(f"save {out}"):
         artifact.save(out, key=key)
     for program in artifact.programs:
-        print(f"  program for {program.behaviour}")
+        print(f"  program for {program.behavior}")
     print(f"  key {artifact.key}")
-
-
-def inspect(url: str, *, json_file: pathlib.Path | None) -> None:
-    """Show what is in a file, without running any of it."""
-    local_files.check_writable(json_file)
-    report = inspecting.inspect(url)
-    print(inspecting.text(report))
-    if json_file is not None:
-        with local_files.writing(json_file):
-            json_file.write_text(json.dumps(report, indent=2, sort_keys=True) + "\n")
 
 
 def verify(url: str, *, key_file: str | None, anywhere: bool) -> None:

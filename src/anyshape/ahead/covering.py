@@ -75,5 +75,7 @@ def resized(workshop: Workshop, call: Call, sizes: Mapping[str, int]) -> Call:
     try:
         args, kwargs = trees.map_leaves(leaf, (tuple(call[0]), dict(call[1])))
     except RuntimeError as error:
-        raise ArtifactError(f"no tensors of these sizes can be made: {dict(sizes)}", code="AS056") from error
+        what = "no tensors of the sizes that cover=True needs can be made"
+        fix = 'where=["1 <= batch <= 64"], which rules such sizes out'
+        raise ArtifactError(what, where="cover=True", value=dict(sizes), fix=fix, code="AS056") from error
     return args, kwargs

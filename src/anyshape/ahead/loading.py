@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 import torch
 
@@ -23,25 +23,68 @@ from anyshape.artifact import container, manifest, opening
 from anyshape.artifact import trust as believing
 from anyshape.declaration import Declaration
 from anyshape.declaration.options import read_word
+from anyshape.declaration.place import brief, kind
 from anyshape.door import Door
-from anyshape.errors import ArtifactError
+from anyshape.errors import ArtifactError, NotCompilableError
+from anyshape.option_types import Address, Key
+
+P = ParamSpec("P")
+R = TypeVar("R")
+M = TypeVar("M", bound=torch.nn.Module)
+_OnNewBehavior: TypeAlias = Literal["error", "eager"]
 
 
+class Packed(Protocol):
+    """An `Artifact` of this process."""
+
+    def pack(self) -> bytes: ...
+
+
+@overload
 def load(
-    url: Any,
-    fn: Any = None,
+    url: Address | Packed,
+    fn: M,
     *,
-    key: Any = None,
+    key: Key | None = None,
     trust: bool = False,
     name: str | None = None,
-    on_new_behavior: str = "error",
+    on_new_behavior: _OnNewBehavior = ...,
+) -> M: ...
+@overload
+def load(
+    url: Address | Packed,
+    fn: Callable[P, R],
+    *,
+    key: Key | None = None,
+    trust: bool = False,
+    name: str | None = None,
+    on_new_behavior: _OnNewBehavior = ...,
+) -> ServedFunction[P, R]: ...
+@overload
+def load(
+    url: Address | Packed,
+    fn: None = None,
+    *,
+    key: Key | None = None,
+    trust: bool = False,
+    name: str | None = None,
+    on_new_behavior: _OnNewBehavior = ...,
+) -> ServedFunction[..., Any]: ...
+def load(
+    url: Address | Packed,
+    fn: Callable[..., Any] | None = None,
+    *,
+    key: Key | None = None,
+    trust: bool = False,
+    name: str | None = None,
+    on_new_behavior: _OnNewBehavior = "error",
 ) -> Any:
     """A callable from a file that `Artifact.save` wrote. Nothing is captured or compiled, now or later.
 
     `url` is a path or any URL that fsspec knows, or an `Artifact`.
     `fn` is the function or module that it was made from; a module's live weights are used. Loading runs code that is in
     the file: it is checked with `key`, or believed with `trust=True`. With a key and without `fn`, `name` says which
-    callable the file has to be of. A call that no program serves raises `NewBehaviourError`, or runs `fn` with
+    callable the file has to be of. A call that no program serves raises `NewBehaviorError`, or runs `fn` with
     `on_new_behavior="eager"`.
     """
     read_word("on_new_behavior", on_new_behavior, ("error", "eager"))
@@ -49,6 +92,14 @@ def load(
     if hasattr(url, "pack"):  # an Artifact of this process
         where, trust = "<artifact>", True
         contents = opening.open_bytes(url.pack(), where=where, trusted=True, here=environment.here())
+    elif not isinstance(url, (str, bytes, os.PathLike)):
+        raise NotCompilableError(
+            f"anyshape.load takes a path, a URL or an Artifact, and this is {kind(url)}",
+            where="anyshape.load(url)",
+            value=brief(url),
+            fix='anyshape.load("model.any", fn)',
+            code="AS007",
+        )
     else:
         where = os.fsdecode(url)
         contents = opening.open_file(where, key=key, trusted=trust, here=environment.here())
@@ -69,7 +120,8 @@ def from_contents(contents: container.Contents, fn: Any, *, where: str, on_new_b
         fn = embedded.skeleton(contents.members)
     if on_new_behavior == "eager" and (fn is None or facts["weights"] == "embed"):
         what = 'on_new_behavior="eager" runs the original, and the file does not have it'
-        raise ArtifactError(what, where=where, fix=f'anyshape.load("{where}", fn, ...)', code="AS055")
+        value = "fn was not given" if fn is None else "the parameters are in the file, and not those of fn"
+        raise ArtifactError(what, where=where, value=value, fix=f'anyshape.load("{where}", fn, ...)', code="AS055")
     programs = [Stored.read(contents.members, f"programs/{i}") for i in range(len(facts["programs"]))]
     dispatcher = Dispatcher(fn)
     for program in programs:

@@ -20,7 +20,7 @@ from anyshape._torch.shortcuts import torchs_wrapper
 from anyshape.ahead.stored import Stored, StoredVariant
 from anyshape.door import Door
 from anyshape.engine import Captured, Engine, RunAgain, RunEagerly
-from anyshape.errors import ArtifactError, Error
+from anyshape.errors import ArtifactError, Error, NotCompilableError
 from anyshape.live_program import LiveProgram
 
 
@@ -57,6 +57,7 @@ class Workshop:
 
     def make(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Stored]:
         """The programs that a call needs and that were not there yet. The call is captured, and not run."""
+        self._check_fit(args, kwargs)
         form = self._form(args, kwargs)
         self._run(args, kwargs)
         self._verify(args, kwargs)
@@ -69,6 +70,20 @@ class Workshop:
         """All programs with the variants they have by now."""
         kept = {id(p): self._put_together(p, s.form) for p, s in zip(self.engine.programs, self.stored, strict=True)}
         return list(kept.values())
+
+    def _check_fit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """An example call that the function does not take is refused before torch is asked about it."""
+        try:
+            inspect.signature(getattr(self.live, "forward", self.live)).bind(*args, **kwargs)
+        except TypeError as error:
+            given = [*(type(a).__name__ for a in args), *(f"{n}={type(v).__name__}" for n, v in kwargs.items())]
+            raise NotCompilableError(
+                f"the example call does not fit the function: {error}",
+                where="anyshape.precompile(fn, args, kwargs)",
+                value=f"({', '.join(given)})",
+                fix=f"args and kwargs that fit {inspect.signature(getattr(self.live, 'forward', self.live))}",
+                code="AS007",
+            ) from None
 
     def _run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         before = dict(self.engine.fallbacks)
@@ -126,7 +141,7 @@ class Workshop:
         if recording.graph_breaks:
             raise refused(f"the graph breaks: {recording.graph_breaks[0]}")
         if program.origin is not self._function.__code__:
-            raise refused("the call is more than one frame")
+            raise refused("the call is more than one frame", fix=_unwrapped(self.live))
         if made is None or admission is None or code is None:
             raise refused("there is nothing to compute in it")
         if not isinstance(made.general, bundles.Bundled):
@@ -175,6 +190,29 @@ def _function(live: Any, target: Any) -> tuple[types.FunctionType, Any]:
     return function, getattr(live, "__self__", None)
 
 
-def refused(what: str) -> ArtifactError:
-    fix = "f = anyshape.compile(fn) where it is used, or change what is in the way"
-    return ArtifactError(f"this cannot be precompiled: {what}", fix=fix, code="AS056")
+def refused(what: str, *, fix: str | None = None) -> ArtifactError:
+    fix = fix or "f = anyshape.compile(fn) where it is used, or change what is in the way"
+    return ArtifactError(
+        f"this cannot be precompiled: {what}", where="anyshape.precompile(fn, ...)", fix=fix, code="AS056"
+    )
+
+
+def _unwrapped(live: Any) -> str | None:
+    """What to do instead where a decorator is what makes a second frame."""
+    function = getattr(live, "forward", live)
+    inner = getattr(function, "__wrapped__", None)
+    if inner is None:
+        return None
+    name = getattr(inner, "__name__", "fn")
+    if getattr(function, "__code__", None) is torch.no_grad()(_unwrapped).__code__:
+        mode = "torch.inference_mode" if _enters_inference(function) else "torch.no_grad"
+        return f"take the decorator off {name}, and: with {mode}(): anyshape.precompile({name}, args)"
+    return f"anyshape.precompile({name}.__wrapped__, args), or take the decorator off"
+
+
+def _enters_inference(function: Any) -> bool:
+    """Whether one of torch's grad-mode decorators is that of inference mode."""
+    return any(
+        getattr(getattr(cell.cell_contents, "__self__", cell.cell_contents), "__class__", None) is torch.inference_mode
+        for cell in function.__closure__ or ()
+    )

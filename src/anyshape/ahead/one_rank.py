@@ -93,6 +93,7 @@ class OneRank:
         raise ArtifactError(
             'distributed="one-rank" needs something through which ranks agree, and there is no process group',
             where=f"rank {os.environ.get('RANK', '?')} of {os.environ['WORLD_SIZE']}",
+            value="artifacts=None",
             fix='torch.distributed.init_process_group() before the first call, or artifacts="/a/shared/directory"',
             code="AS057",
         )
@@ -151,7 +152,7 @@ class OneRank:
         where = f"program {name} of another rank"
         contents = opening.open_bytes(board.fetch(name), where=where, trusted=True, here=environment.here())
         if contents.manifest["weights"] == _LOCAL:
-            self._keep_local(contents.manifest["programs"][0]["behaviour"])
+            self._keep_local(contents.manifest["programs"][0]["behavior"])
         else:
             self._add(contents.members)
 
@@ -164,7 +165,7 @@ class OneRank:
         try:
             made = self._workshop().make(args, kwargs)
         except ArtifactError as error:
-            board.publish(self._packed(_LOCAL, [{"behaviour": error.what}], {}))
+            board.publish(self._packed(_LOCAL, [{"behavior": error.what}], {}))
             self._keep_local(error.what)
             return None
         self.compiles += len(made)

@@ -5,9 +5,8 @@ Owns the artifact: what was made from a callable and its calls, saved as one fil
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import torch
 
@@ -20,8 +19,22 @@ from anyshape.ahead.stored import Stored
 from anyshape.artifact import container, manifest, storage, trust
 from anyshape.compiler import CompiledFunction, declared_door
 from anyshape.declaration.options import read_word
+from anyshape.option_types import (
+    Address,
+    Clauses,
+    Hints,
+    Key,
+    Layouts,
+    Mode,
+    Semantics,
+    Shapes,
+    Specialize,
+    Weights,
+)
+from anyshape.programs import Program
 
-Call = tuple[Sequence[Any], Mapping[str, Any]]
+# A tuple of arguments, or a pair of arguments and keywords.
+Call: TypeAlias = tuple[object, ...] | list[object]
 
 
 class Artifact:
@@ -38,7 +51,7 @@ class Artifact:
         return str(self.manifest["key"])
 
     @property
-    def programs(self) -> tuple[Any, ...]:
+    def programs(self) -> tuple[Program, ...]:
         """What is inside, as `f.programs` says it."""
         return tuple(s.view for s in self._stored)
 
@@ -47,11 +60,11 @@ class Artifact:
         """The captured graph of each program as text. The same in every process."""
         return tuple(s.graph for s in self._stored)
 
-    def pack(self, *, key: Any = None) -> bytes:
+    def pack(self, *, key: Key | None = None) -> bytes:
         """The bytes of the file, signed if there is a key."""
         return container.pack(self.manifest, self._members, sign=trust.signer(key))
 
-    def save(self, url: str | os.PathLike[str], *, key: Any = None) -> None:
+    def save(self, url: Address, *, key: Key | None = None) -> None:
         """Write it, all of it or nothing, to a path or any URL that fsspec knows; signed if there is a key."""
         storage.write(url, self.pack(key=key))
 
@@ -60,21 +73,21 @@ class Artifact:
 
 
 def precompile(
-    fn: Any,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
+    fn: Callable[..., object],
+    args: tuple[object, ...] | list[object] = (),
+    kwargs: Mapping[str, object] | None = None,
     *,
-    calls: Sequence[Call | Sequence[Any]] = (),
-    shapes: Any = None,
-    where: Any = None,
-    layout: Any = None,
-    hints: Any = None,
-    specialize: Any = None,
-    semantics: Any = "eager",
+    calls: Sequence[Call] = (),
+    shapes: Shapes | None = None,
+    where: Clauses | None = None,
+    layout: Layouts | None = None,
+    hints: Hints | None = None,
+    specialize: Specialize | None = None,
+    semantics: Semantics = "eager",
     cover: bool = False,
-    weights: str = "live",
-    mode: str | None = None,
-    options: dict[str, Any] | None = None,
+    weights: Weights = "live",
+    mode: Mode | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> Artifact:
     """Compile a function or module now, for a process that never compiles.
 
@@ -86,15 +99,15 @@ def precompile(
     `weights="embed"` puts the parameters into the file.
     """
     read_word("weights", weights, ("live", "embed"))
-    if modules.is_compiled(fn):
-        fn = fn._orig_mod
-    elif isinstance(fn, CompiledFunction):
-        fn = fn._function
+    options = None if options is None else dict(options)
+    fn = _original(fn)
+    modules.check_callable(fn, asked_by="precompile")
+    args, kwargs = modules.check_call(args, kwargs, asked_by="precompile")
     words = {"shapes": shapes, "where": where, "layout": layout, "hints": hints, "specialize": specialize}
     door = declared_door(fn, {**words, "semantics": semantics, "on_new_behavior": "compile"})
     clauses = door.declaration.specialize if door is not None and not isinstance(specialize, str) else "never"
     workshop = Workshop(fn, door=door, specialize=clauses, mode=mode, options=options)
-    made: list[Call] = [_call(c) for c in ((args, kwargs or {}), *calls)]
+    made: list[tuple[Any, Any]] = [(args, kwargs), *map(_call, calls)]
     for given, named in made:
         workshop.make(given, named)
     if cover:
@@ -121,13 +134,20 @@ def precompile(
     return Artifact(facts, members, programs)
 
 
-def _call(given: Any) -> Call:
+def _original(fn: Any) -> Any:
+    """What a compiled callable was made from; anything else as it is."""
+    if modules.is_compiled(fn):
+        return fn._orig_mod
+    return fn._function if isinstance(fn, CompiledFunction) else fn
+
+
+def _call(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Mapping):
-        return tuple(given[0]), dict(given[1])
-    return tuple(given), {}
+        return modules.check_call(given[0], given[1], asked_by="precompile")
+    return modules.check_call(given, None, asked_by="precompile")
 
 
-def _text(call: Call) -> str:
+def _text(call: Any) -> str:
     def leaf(value: Any) -> str:
         if isinstance(value, torch.Tensor):
             return f"{value.dtype} {tuple(value.shape)} {value.stride()} {value.device.type} {value.requires_grad}"
@@ -138,7 +158,7 @@ def _text(call: Call) -> str:
     return f"{trees.map_leaves(leaf, call)} {torch.is_grad_enabled()}"
 
 
-def _devices(fn: Any, calls: Sequence[Call]) -> set[str]:
+def _devices(fn: Any, calls: Sequence[object]) -> set[str]:
     from anyshape._torch import trees
 
     found = [t for t in trees.leaves(list(calls)) if isinstance(t, torch.Tensor)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import torch
 
@@ -15,6 +15,9 @@ from anyshape.ahead.serving import Dispatcher
 from anyshape.door import Door
 from anyshape.errors import refuse_deepcopy, refuse_pickle
 from anyshape.programs import Program
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Serving:
@@ -42,7 +45,7 @@ class Serving:
         return tuple(p.view() for p in self.dispatcher.programs)
 
 
-class ServedFunction:
+class ServedFunction(Generic[P, R]):
     """A function whose programs were loaded. It is called as the function is."""
 
     def __init__(self, serving: Serving, live: Any) -> None:
@@ -51,11 +54,11 @@ class ServedFunction:
         self._serving = serving
         self._call = serving.call
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._call(*args, **kwargs)
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._call(*args, **kwargs)  # type: ignore[no-any-return]
 
     @property
-    def manifest(self) -> Mapping[str, Any]:
+    def manifest(self) -> Mapping[str, object]:
         """What the file says of itself."""
         return self._serving.manifest
 
@@ -73,10 +76,10 @@ class ServedFunction:
         return f"<anyshape-loaded {self.manifest['name']}>"
 
     def __reduce__(self) -> Any:
-        raise refuse_pickle(self.manifest["name"])
+        raise refuse_pickle(str(self.manifest["name"]))
 
     def __deepcopy__(self, memo: Any) -> Any:
-        raise refuse_deepcopy(self.manifest["name"])
+        raise refuse_deepcopy(str(self.manifest["name"]))
 
 
 class ServedModule(torch.nn.Module):

@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -19,9 +19,17 @@ from anyshape._torch import forms, frames
 from anyshape._torch.bundle import Bundle
 from anyshape.ahead.admitted import Admitted
 from anyshape.ahead.stored import Stored
-from anyshape.errors import NewBehaviourError
+from anyshape.errors import NewBehaviorError
 from anyshape.keys import key_function
 from anyshape.programs import Program, Variant
+
+# Where the call is made otherwise than the file was, the cure is not another file.
+_FIXES: Final = {
+    "grad mode is False, and it was made for True": "precompile it as it is called: under torch.no_grad()",
+    "grad mode is True, and it was made for False": "with torch.no_grad(): f(x)",
+    "inference mode is True, and it was made for False": "precompile it as it is called: under torch.inference_mode()",
+    "inference mode is False, and it was made for True": "with torch.inference_mode(): f(x)",
+}
 
 
 class Loaded:
@@ -185,20 +193,26 @@ class Dispatcher:
                 return program.run
         return None
 
-    def new_behaviour(self, args: Sequence[Any], kwargs: Mapping[str, Any], name: str) -> NewBehaviourError:
+    def new_behaviour(self, args: Sequence[Any], kwargs: Mapping[str, Any], name: str) -> NewBehaviorError:
         """What tells a call from the program that comes nearest to serving it."""
         training = None if self.module is None else self.module.training
         reasons = [(p, p.refusal(args, kwargs, training) or "") for p in self.programs]
         # One that differs in a size alone is nearer than one for other arguments.
         nearest = min(reasons, key=lambda r: (not r[1].startswith("it needs"), -r[0].calls), default=None)
         if nearest is None:
-            return NewBehaviourError(f"the artifact has no program of {name}", fix="precompile it with a call")
+            return NewBehaviorError(f"the artifact has no program of {name}", value=0, fix="precompile it with a call")
         program, reason = nearest
         view = program.view()
         asked = next((p for p in view.predicates if reason == f"it needs {p.text}"), None)
-        return NewBehaviourError(
+        return NewBehaviorError(
             f"no program of {view.name} that was loaded serves this call, and nothing is compiled here",
-            where=f"{asked.file}:{asked.line}" if asked is not None else f"{view.file}:{view.line}",
-            value=f"the nearest program is for {view.behaviour}; {reason}",
-            fix='anyshape.precompile(fn, args, calls=[...]) with such a call, or on_new_behavior="eager"',
+            where=f"{asked.file}:{asked.line}"
+            if asked is not None
+            else f"{view.file}:{view.line}"
+            if view.file
+            else None,
+            value=f"the nearest program is for {view.behavior}; {reason}",
+            fix=_FIXES.get(
+                reason, 'anyshape.precompile(fn, args, calls=[...]) with such a call, or on_new_behavior="eager"'
+            ),
         )

@@ -102,7 +102,7 @@ class Stored:
         """What the manifest says of it."""
         view = self.view
         return {
-            "behaviour": view.behaviour,
+            "behavior": view.behavior,
             "predicates": [dataclasses.asdict(p) for p in view.predicates],
             "requirements": list(view.requirements),
             "assertions": list(view.assertions),

@@ -5,10 +5,12 @@ Owns reading a file without running any of it. Needs no torch.
 
 from __future__ import annotations
 
+import json
+import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from anyshape import plain_text
+from anyshape import local_files, plain_text
 from anyshape.artifact import container, manifest, storage, trust
 
 
@@ -18,6 +20,16 @@ def inspect(url: str) -> dict[str, Any]:
     contents = container.unpack(data, where=str(url))
     manifest.check_form(contents.manifest, str(url))
     return {**contents.manifest, "signature": trust.kind(contents.signature), "bytes": len(data)}
+
+
+def show(url: str, *, json_file: pathlib.Path | None) -> None:
+    """Print what is in a file, and write it as JSON where a file is named."""
+    local_files.check_writable(json_file)
+    report = inspect(url)
+    print(text(report))
+    if json_file is not None:
+        with local_files.writing(json_file):
+            json_file.write_text(json.dumps(report, indent=2, sort_keys=True) + "\n")
 
 
 def verify(url: str, *, key: Any = None, here: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -45,7 +57,7 @@ def text(report: Mapping[str, Any]) -> str:
     lines += [f"  {manifest.ENVIRONMENT.get(n, n):32} {v}" for n, v in sorted(report["environment"].items())]
     lines += [f"  {'weights':32} {report['weights']}", f"  {'key':32} {report['key'][:16]}", ""]
     for number, program in enumerate(report["programs"]):
-        lines.append(f"program {number}: {program['behaviour']}")
+        lines.append(f"program {number}: {program['behavior']}")
         lines += [f"    asks {p['text']}  ({p['file']}:{p['line']})" for p in program.get("predicates", ())]
         lines += [f"    requires {r}" for r in program.get("requirements", ())]
         lines += [f"    variant for {v}" for v in program.get("variants", ())]

@@ -29,7 +29,7 @@ WEIGHTS: Final = ("live", "embed", "local")  # of the callable, in the file, or:
 # What is where. A name in brackets need not be there; a list has one form for all that is in it.
 _PREDICATE: Final = {"text": str, "file": str, "line": int}
 _PROGRAM: Final = {
-    "behaviour": str,
+    "behavior": str,
     "[predicates]": [_PREDICATE],
     "[requirements]": [str],
     "[assertions]": [str],

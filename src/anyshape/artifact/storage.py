@@ -138,5 +138,5 @@ def _filesystem(url: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError as error:
-        raise missing("fsspec", needed_for="artifacts at URLs") from error
+        raise missing("fsspec", needed_for="artifacts at URLs", extra="urls") from error
     return fsspec.core.url_to_fs(url)

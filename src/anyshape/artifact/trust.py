@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from anyshape import local_files
 from anyshape.artifact.container import MOST_BYTES
+from anyshape.declaration import place
 from anyshape.errors import ArtifactError, missing
 
 VARIABLE: Final = "ANYSHAPE_TRUSTED"  # directories, separated as in PATH
@@ -30,8 +31,7 @@ def signer(key: Any) -> Callable[[bytes], bytes] | None:
     if isinstance(key, (bytes, bytearray)):
         secret = _secret(key)
         return lambda signed: _HMAC + hmac.new(secret, signed, hashlib.sha256).digest()
-    private = _ed25519("Ed25519PrivateKey")
-    if not isinstance(key, private):
+    if not _is_ed25519(key, "Ed25519PrivateKey"):
         raise _not_a_key(key, "an Ed25519PrivateKey")
     return lambda signed: _ED25519 + key.sign(signed)
 
@@ -76,7 +76,7 @@ def checker(key: Any, *, trust: bool, where: str) -> Callable[[bytes, bytes], No
                 raise _not_signed(where, signature)
 
         return check
-    if not isinstance(key, _ed25519("Ed25519PublicKey")):
+    if not _is_ed25519(key, "Ed25519PublicKey"):
         raise _not_a_key(key, "an Ed25519PublicKey")
 
     def check_pair(signed: bytes, signature: bytes) -> None:
@@ -142,13 +142,20 @@ def _secret(key: bytes | bytearray) -> bytes:
 
 
 def _not_a_key(key: Any, wanted: str) -> ArtifactError:
+    # The value itself is not shown: it may be a secret.
+    came = f"a text of {len(key)} characters" if isinstance(key, str) else place.kind(key)
     return ArtifactError(
-        f"a key is bytes, for HMAC-SHA-256, or {wanted} of cryptography",
+        f"a key is bytes, for HMAC-SHA-256, or {wanted} of cryptography; this is {came}",
         where="key",
         value=type(key).__name__,
         fix='key=pathlib.Path("secret.key").read_bytes()',
         code="AS007",
     )
+
+
+def _is_ed25519(key: Any, name: str) -> bool:
+    """Without cryptography there is no such key; a value from elsewhere is not a reason to ask for the package."""
+    return type(key).__module__.startswith("cryptography.") and isinstance(key, _ed25519(name))
 
 
 def _ed25519(name: str) -> Any:

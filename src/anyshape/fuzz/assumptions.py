@@ -65,7 +65,7 @@ def check(case: Case, backend: str, through: str = "compile") -> list[Check]:
     found = []
     with warnings.catch_warnings(), stock.measuring():
         warnings.simplefilter("ignore")
-        compiled = compiler.compile(fn, backend=backend if through == "compile" else "aot_eager")
+        compiled: Any = compiler.compile(fn, backend=backend if through == "compile" else "aot_eager")
         for call in case.calls:
             testing.run_once(compiled, inputs.arguments(case, call), backward=case.backward)
         broken = [
@@ -179,7 +179,7 @@ def violating(case: Case, assumption: str) -> dict[str, int] | None:
     try:
         import z3
     except ImportError as error:
-        raise missing("z3-solver", needed_for="breaking assumptions") from error
+        raise missing("z3-solver", needed_for="breaking assumptions", extra="solver") from error
 
     first = dict(case.calls[0].sizes)
     dims = {d: z3.Int(d) for d in first}

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from anyshape._version import __version__
+from anyshape.errors import NotCompilableError
 from anyshape.fuzz import assumptions as breaking
 from anyshape.fuzz import campaign as campaigns
 from anyshape.fuzz import models, opinfos, scalar_oracle
@@ -26,6 +27,14 @@ def campaign(settings: campaigns.Settings, address: str | None, *, json_file: st
     with _progress(sum(b - a for a, b in settings.chunks())) as show:
         totals = campaigns.run(settings, Corpus(address), lambda t: show(t.programs, t.line()))
     print(f"{settings.name}: {totals.line()}")
+    if not totals.programs:
+        raise NotCompilableError(
+            "the campaign ran no program",
+            where=f"--programs {settings.programs} --shard {settings.shard[0]}/{settings.shard[1]}",
+            value=", ".join(f"{n} × {kind}" for kind, n in totals.kinds.items()) or "there was nothing to run",
+            fix="anyshape fuzz --programs 1000",
+            code="AS007",
+        )
     for finding in totals.findings:
         print(f"  {finding['kind']}: {finding['text'][:160]}")
         print(f"    {finding['file'] or finding['source']}")

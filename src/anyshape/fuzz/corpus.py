@@ -26,7 +26,7 @@ class Corpus:
             try:
                 import fsspec
             except ImportError as error:
-                raise missing("fsspec", needed_for="a corpus") from error
+                raise missing("fsspec", needed_for="a corpus at a URL", extra="urls") from error
             self._files, self._root = fsspec.core.url_to_fs(address)
             self._files.makedirs(self._root, exist_ok=True)
 
