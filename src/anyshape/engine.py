@@ -54,6 +54,7 @@ from anyshape.tiers import WORKER, Tiers
 
 # Called with each program when it has been compiled: for tests and the doctor.
 observers: list[Callable[[Program], None]] = []
+engines: weakref.WeakSet[Engine] = weakref.WeakSet()  # those that are alive, for who counts what ran eagerly
 
 
 class RunEagerly(BaseException):
@@ -136,6 +137,7 @@ class Engine:
         self._fullgraph = fullgraph
         self._programs: list[LiveProgram] = []
         self.callers = Callers()
+        engines.add(self)
         self._recordings: list[Recording] = []
         self._pending: dict[int, LiveProgram] = {}
         self._eager_calls: dict[Any, tuple[str, bool]] = {}
@@ -167,6 +169,11 @@ class Engine:
     def _codes(self) -> list[types.CodeType]:
         codes = [p.code() for p in self._programs if p.code is not None]
         return [c for c in codes if c is not None]
+
+    @property
+    def name(self) -> str:
+        """Of the callable."""
+        return self._name
 
     @property
     def programs(self) -> list[LiveProgram]:

@@ -10,22 +10,24 @@ import contextlib
 import json
 import os
 import random
-import runpy
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest import mock
 
 import torch
 
-from anyshape import compiler
+from anyshape import compiler, hooks, scripts
+from anyshape._torch import modules, trial
 from anyshape._torch import observe as seam
-from anyshape._torch import trial
+from anyshape.doctor.edits import Edit
 from anyshape.doctor.event_log import Memory, Writer
-from anyshape.doctor.events import End, ProgramMade
-from anyshape.doctor.findings import Finding, Remedy
+from anyshape.doctor.events import EagerCalls, End, ProgramMade
+from anyshape.doctor.findings import Finding
 from anyshape.doctor.launch import VARIABLE
 from anyshape.doctor.report import Report
+from anyshape.engine import Engine, engines
 from anyshape.programs import Program
 
 
@@ -67,14 +69,15 @@ class Observation:
 
 
 @contextlib.contextmanager
-def observe(*, sample: float = 1.0, limit: int = 10_000) -> Iterator[Observation]:
+def observe(*, sample: float = 1.0, limit: int = 10_000, code: bool = False) -> Iterator[Observation]:
     """Watch every compilation of stock torch and of anyshape in this block, and say what is wrong.
 
     Every compilation is seen; of the calls that programs serve, the share `sample` is counted (0 for none). At most
-    `limit` events are kept, the newest, so that a server can be watched for as long as it runs.
+    `limit` events are kept, the newest, so that a server can be watched for as long as it runs. `code` keeps the graph
+    and the generated code of every compilation, too, for the page.
     """
     memory = Memory(limit)
-    observer = seam.Observer(memory, sample=sample)
+    observer = seam.Observer(memory, sample=sample, code=code)
     observer.start(tuple(sys.argv))
     with watching(observer):
         yield Observation(memory, observer)
@@ -82,17 +85,39 @@ def observe(*, sample: float = 1.0, limit: int = 10_000) -> Iterator[Observation
 
 @contextlib.contextmanager
 def watching(observer: seam.Observer) -> Iterator[None]:
-    """The hooks of the seam, and anyshape's own programs."""
+    """The hooks of the seam, and anyshape's own programs and calls without one."""
+    fallbacks = _Fallbacks(observer)
 
     def made(program: Program) -> None:
-        observer.emit(_program(program, observer.now()))
+        observer.note(_program(program, observer.now()))  # every observation hears of it on its own
 
     compiler.observers.append(made)
+    observer.flushing.append(fallbacks.emit)
     try:
         with seam.watching(observer):
             yield
     finally:
         compiler.observers.remove(made)
+
+
+class _Fallbacks:
+    """Calls that anyshape ran eagerly during an observation."""
+
+    def __init__(self, observer: seam.Observer) -> None:
+        self._observer = observer
+        self._said: weakref.WeakKeyDictionary[Engine, int] = weakref.WeakKeyDictionary()
+        for engine in list(engines):
+            self._said[engine] = engine.fallbacks.total()
+
+    def emit(self) -> None:
+        """Say what has been counted since the last time."""
+        for engine in list(engines):
+            total = engine.fallbacks.total()
+            new = total - self._said.get(engine, 0)
+            if new > 0:
+                self._said[engine] = total
+                now = self._observer.now()
+                self._observer.note(EagerCalls("", engine.name, "", 0, new, now, os.getpid(), "anyshape"))
 
 
 def _program(program: Program, now: float) -> ProgramMade:
@@ -114,22 +139,28 @@ def _program(program: Program, now: float) -> ProgramMade:
 def child() -> None:
     """Run the program named on the command line, observed, as `launch` asked for in the environment."""
     order = json.loads(os.environ.pop(VARIABLE))
-    kind, arguments = order["kind"], list(order["arguments"])
     sink = Writer(order["events"])
-    observer = seam.Observer(sink)
-    observer.start((kind, *arguments))
+    observer = seam.Observer(sink, code=not order["results"])
+    observer.start((order["kind"], *order["arguments"]))
+    changes = [_edit(e) for e in order["edits"]]
+    with scripts.edited(changes):
+        execute(observer, order["kind"], order["arguments"], declared=order["declared"], results=order["results"])
+
+
+def execute(
+    observer: seam.Observer, kind: str, arguments: Sequence[str], *, declared: bool = False, results: bool = False
+) -> None:
+    """Run a program observed: as it is, or with what `anyshape.toml` declares turned on."""
     how, status = "returned", 0
     with contextlib.ExitStack() as stack:
         stack.enter_context(_last_words(observer))
-        remedies = [_remedy(r) for r in order["remedies"]]
-        stack.enter_context(trial.settings(remedies))
-        if order["results"]:
+        if results:
             _seed()
-            instead = compiler.compile if any(r.kind == "anyshape" for r in remedies) else None
-            stack.enter_context(trial.through(remedies, sink, instead))
+            ours = (compiler.CompiledFunction, modules.CompiledModule)
+            stack.enter_context(trial.recorded(observer.note, *ours))
         stack.enter_context(watching(observer))
         try:
-            _RUNNERS[kind](arguments)
+            _RUNNERS[kind](arguments, declared)
         except SystemExit as stop:
             status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
             how = "exited"
@@ -139,7 +170,7 @@ def child() -> None:
             raise
         finally:
             observer.flush()
-            observer.emit(End(how, status, observer.now(), os.getpid()))
+            observer.note(End(how, status, observer.now(), os.getpid()))
 
 
 @contextlib.contextmanager
@@ -150,7 +181,7 @@ def _last_words(observer: seam.Observer) -> Iterator[None]:
     def leave(status: int) -> None:
         with contextlib.suppress(Exception):
             observer.flush()
-            observer.emit(End("exited hard", status, observer.now(), os.getpid()))
+            observer.note(End("exited hard", status, observer.now(), os.getpid()))
         hard(status)
 
     atexit.register(observer.flush)
@@ -158,9 +189,9 @@ def _last_words(observer: seam.Observer) -> Iterator[None]:
         yield
 
 
-def _remedy(value: dict[str, Any]) -> Remedy:
-    pairs = tuple((str(name), str(setting)) for name, setting in value["settings"])
-    return Remedy(value["kind"], value["text"], value.get("toml", ""), pairs)
+def _edit(value: dict[str, Any]) -> Edit:
+    line, column, last, end = value["span"]
+    return Edit(value["file"], (line, column, last, end), value["old"], value["new"], value["decorates"])
 
 
 def _seed() -> None:
@@ -172,22 +203,26 @@ def _seed() -> None:
         numpy.random.seed(0)
 
 
-def _script(arguments: Sequence[str]) -> None:
-    sys.argv[:] = arguments
-    sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
-    runpy.run_path(arguments[0], run_name="__main__")
+def _script(arguments: Sequence[str], declared: bool) -> None:
+    script, *rest = arguments
+    if declared:
+        hooks.run(script, rest)
+    else:
+        scripts.run_path(script, rest)
 
 
-def _module(arguments: Sequence[str]) -> None:
-    sys.argv[:] = arguments
-    sys.path[0] = os.getcwd()
-    runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+def _module(arguments: Sequence[str], declared: bool) -> None:
+    name, *rest = arguments
+    if declared:
+        hooks.run(name, rest, module=True)
+    else:
+        scripts.run_module(name, rest)
 
 
-def _pytest(arguments: Sequence[str]) -> None:
+def _pytest(arguments: Sequence[str], declared: bool) -> None:
     import pytest
 
-    sys.exit(int(pytest.main(list(arguments))))
+    sys.exit(int(pytest.main([*(["-p", "anyshape.auto"] if declared else []), *arguments])))
 
 
-_RUNNERS: dict[str, Callable[[Sequence[str]], None]] = {"script": _script, "module": _module, "pytest": _pytest}
+_RUNNERS: dict[str, Callable[[Sequence[str], bool], None]] = {"script": _script, "module": _module, "pytest": _pytest}

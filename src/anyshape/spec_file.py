@@ -26,6 +26,7 @@ from anyshape.errors import DeclarationError
 
 FILE_NAME: Final = "anyshape.toml"
 VARIABLE: Final = "ANYSHAPE_SPEC"
+MAIN: Final = "__main__"
 WORDS: Final = ("shapes", "where", "layout", "hints", "specialize", "semantics", "on_new_behavior")
 SWITCHES: Final[Mapping[str, type]] = {"compile": bool, "fullgraph": bool, "backend": str, "mode": str}
 KEYS: Final = (*WORDS, *SWITCHES)
@@ -163,7 +164,16 @@ class SpecFile:
         return {(e.module, e.name): e for e in self.entries}
 
     def entry(self, module: str, name: str) -> Entry | None:
-        return self._by_name.get((module, name))
+        modules = names_of_main() if module == MAIN else (module,)
+        return next((e for m in modules if (e := self._by_name.get((m, name))) is not None), None)
+
+
+def names_of_main() -> tuple[str, ...]:
+    """What a table may call the script that is running: `train` for `train.py`, the module of `-m`, or `__main__`."""
+    main = sys.modules.get(MAIN)
+    spec = getattr(main, "__spec__", None)
+    name = spec.name if spec is not None else pathlib.Path(str(getattr(main, "__file__", ""))).stem
+    return (name, MAIN) if re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", name) else (MAIN,)
 
 
 def find(start: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None) -> pathlib.Path | None:

@@ -32,9 +32,19 @@ def pytest_addoption(parser: Any) -> None:
 
 
 def pytest_configure(config: Any) -> None:
-    if config.getoption("--anyshape-report", default=None) is None:
+    target = config.getoption("--anyshape-report", default=None)
+    if target is None:
         return
+    from anyshape.errors import Error
     from anyshape.observing import observe
+
+    if target != "-":
+        from anyshape.doctor.command import check_output
+
+        try:
+            check_output(pathlib.Path(target))
+        except Error as error:  # before the tests are run, not after
+            raise pytest.UsageError(str(error)) from None
 
     stack = contextlib.ExitStack()
     setattr(config, _KEY, (stack.enter_context(observe()), stack))
@@ -55,9 +65,12 @@ def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:
     terminalreporter.write_line(str(report))
     target = config.getoption("--anyshape-report")
     if target != "-":
+        from anyshape.doctor.command import save
+        from anyshape.doctor.report import Report
+
         path = pathlib.Path(target)
-        report.write_html(path) if path.suffix == ".html" else report.write_json(path)
-        terminalreporter.write_line(f"written: {path}")
+        if save(report, path, Report.write_html if path.suffix == ".html" else Report.write_json):
+            terminalreporter.write_line(f"written: {path}")
 
 
 @pytest.fixture

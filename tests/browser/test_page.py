@@ -143,6 +143,29 @@ def test_axe_finds_no_serious_problem(open_page: Any, real: Report, scheme: str)
     assert [v["id"] for v in found if v["impact"] in ("serious", "critical")] == []
 
 
+def test_a_finding_leads_to_its_compilations(open_page: Any, real: Report) -> None:
+    page = open_page(real)
+    link = page.locator(".finding a").first
+    target = link.get_attribute("href")
+    link.click()
+    page.wait_for_function(f"document.querySelector('{target}').open")
+    assert "because" in page.locator(f"{target} summary").first.text_content()
+
+
+def test_a_phone_and_an_empty_run(open_page: Any, real: Report, tmp_path: pathlib.Path) -> None:
+    real.write_html(tmp_path / "size.html")
+    assert (tmp_path / "size.html").stat().st_size < 1_500_000
+    page = open_page(real)
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.wait_for_function("document.documentElement.scrollWidth <= 360", timeout=10_000)
+    button, title = page.locator("#theme").bounding_box(), page.locator("h1").bounding_box()
+    assert button["y"] >= title["y"] + title["height"], "the button does not lie over the title"
+    text = Report.of([Run()])
+    text.write_html(tmp_path / "empty.html")
+    page.goto((tmp_path / "empty.html").as_uri())
+    assert page.locator("section").count() == 2 and page.locator("nav a").count() == 1
+
+
 def many_calls(count: int) -> Report:
     reason = Reason("0/0", "size", "L['x'].size()[0] == 8", "L['x']", 0, 8, 9, __file__, 1)
     compilations = [

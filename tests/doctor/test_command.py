@@ -13,10 +13,12 @@ import pytest
 
 import anyshape
 from anyshape import cli, spec_file
-from anyshape.doctor import writing
+from anyshape.doctor import command, writing
 from anyshape.doctor.command import examine
 from anyshape.doctor.findings import DISEASES
 from anyshape.doctor.launch import Program
+from anyshape.doctor.report import Report
+from anyshape.errors import DoctorError
 
 SCHEMA = json.loads((pathlib.Path(anyshape.__file__).parent / "schemas" / "doctor-report-1.json").read_text())
 HEAD = """
@@ -109,14 +111,61 @@ def test_verify_and_write(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(spec_file.VARIABLE, raising=False)
     target = tmp_path / "report.json"
-    status = examine(Program("script", (str(path),)), verify=True, write=True, json_file=target, live=False)
+    status = examine(Program("script", (str(path),)), write=True, json_file=target, live=False)
     report = json.loads(target.read_text())
     jsonschema.validate(report, SCHEMA)
     trial = report["findings"][0]["trial"]
     assert status == 0 and trial["outputs"] == "equal" and trial["compiles_after"] == 1 < trial["compiles_before"] == 4
     (entry,) = spec_file.read(tmp_path / "anyshape.toml").entries
-    assert entry.target == "__main__:f" and entry.compile
+    assert entry.target == "program:f" and entry.compile
     assert entry.words["shapes"] == {"a": "a_0 _ _", "out": "out_0 _ _"}
+    # And what is written works in the way that is said.
+    said = capfd.readouterr().err
+    assert "trial 1 of at most" in said and "use it with: anyshape run" in said
+    again = tmp_path / "again.json"
+    assert examine(Program("module", ("anyshape", "run", str(path))), json_file=again, live=False) == 0
+    assert json.loads(again.read_text())["summary"]["compiles"] == 1
+
+
+NOWHERE = """
+import pathlib
+pathlib.Path("ran").touch()
+"""
+
+
+@pytest.mark.parametrize("option", ["json_file", "html_file"])
+@pytest.mark.parametrize("place", ["nowhere/report.html", "."])
+def test_a_report_that_could_not_be_written_is_refused_before_the_run(
+    option: str, place: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = write_program(tmp_path, NOWHERE)
+    target: dict[str, Any] = {option: tmp_path / place}
+    with pytest.raises(anyshape.Error, match="the file cannot be written"):
+        examine(Program("script", (str(path),)), **target)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_a_page_needs_is_asked_for_before_the_run(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    path = write_program(tmp_path, NOWHERE)
+    with pytest.raises(anyshape.Error, match="jinja2"):
+        examine(Program("script", (str(path),)), html_file=tmp_path / "report.html")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_report_that_cannot_be_written_after_all_is_not_lost(tmp_path: pathlib.Path, capsys: Any) -> None:
+    def full(report: Report, path: pathlib.Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    assert not command.save(Report.of([]), tmp_path / "report.json", full)
+    assert "not written: No space left on device" in capsys.readouterr().err
+
+
+def test_a_trace_is_not_written_to_the_file(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(DoctorError, match="a trace cannot be verified"):
+        examine(None, trace_folder=tmp_path, write=True)
 
 
 def test_what_the_file_says_already_stays(tmp_path: pathlib.Path) -> None:

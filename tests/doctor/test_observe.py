@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import pathlib
 import threading
 import time
@@ -9,8 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+import torch.utils.flop_counter
+from torch.utils._traceback import shorten_filename
 
 import anyshape
+from anyshape._torch import failed_guards
 from anyshape._torch import observe as seam
 from anyshape.doctor import event_log, events
 from anyshape.doctor.events import Calls, Compilation, Reason
@@ -54,6 +58,98 @@ def test_observers_that_overlap_see_the_same() -> None:
     f(torch.ones(5))
     second.__exit__(None, None, None)
     assert (one.compiles, other.compiles) == (1, 2)
+
+
+def test_what_two_observers_see_is_counted_once() -> None:
+    f = anyshape.compile(lambda x: x + 1, backend="eager")
+    with anyshape.observe() as outer:
+        with anyshape.observe() as inner, anyshape.testing.expect_programs(1):
+            f(torch.ones(4))
+        assert (outer.compiles, inner.compiles) == (1, 1)
+    assert len(outer.report.programs) == 1 and outer.report.call_count == 1
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_calls_after_the_limit_are_counted(fullgraph: bool) -> None:
+    f = compiled(dynamic=False, fullgraph=fullgraph)
+    with torch._dynamo.config.patch(recompile_limit=3), anyshape.observe() as seen:
+        for n in (2, 3, 4, 5, 6, 4, 7, 2):
+            try:
+                f(torch.ones(n))
+            except Exception:
+                assert fullgraph
+    report = seen.report
+    assert (report.compiles, report.call_count) == (3, 5)
+    if not fullgraph:
+        assert (report.refused, report.eager_calls) == (1, 3)
+        assert next(x for x in report.findings if x.code == "D130").eager_calls == 3
+    else:
+        assert report.eager_calls == 0, "those calls raised"
+
+
+def test_calls_that_anyshape_runs_eagerly_are_counted() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if x.shape[0] > 6 else x - 1
+
+    g = anyshape.compile(f, backend="eager", on_new_behavior="eager")
+    with anyshape.warm_up(g):
+        g(torch.ones(8))
+    with anyshape.observe() as seen:
+        for n in (3, 4, 9):
+            g(torch.ones(n))
+    assert seen.report.eager_calls == sum(g.fallbacks.values()) == 2
+    assert "2 calls ran eagerly" in seen.report.headline()
+
+
+def test_graphs_and_code_are_kept_where_they_are_asked_for() -> None:
+    for asked in (False, True):
+        torch._dynamo.reset()
+        with anyshape.observe(code=asked) as seen:
+            compiled()(torch.ones(4))
+        assert [c.kind for c in seen.report.code] == (["graph"] if asked else [])
+    assert "def forward" in seen.report.code[0].text and seen.report.code[0].id == seen.report.compilations[0].id
+
+
+def test_lines_of_the_doctor_are_not_in_the_messages_of_torch() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        kept = x[x > 0]
+        return x if kept.shape[0] == 0 else kept
+
+    g = torch.compile(f, backend="eager", fullgraph=True)
+    with anyshape.observe() as seen, pytest.raises(Exception, match="data-dependent") as raised:
+        g(torch.ones(3))
+    assert "anyshape" not in str(raised.value)
+    (finding,) = seen.report.findings
+    assert finding.code == "D120" and finding.source_line.endswith("else kept")
+
+
+@pytest.mark.parametrize("same_first", [False, True])
+def test_two_arguments_that_are_one_tensor(same_first: bool) -> None:
+    def f(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a * 2 + b
+
+    g = torch.compile(f, backend="eager")
+    one, other = torch.ones(4), torch.ones(4)
+    pairs = [(one, one), (one, other)]
+    with anyshape.observe() as seen:
+        for pair in pairs if same_first else pairs[::-1]:
+            g(*pair)
+    (finding,) = seen.report.findings
+    assert (finding.code, finding.subject) == ("D115", "a, b")
+    assert "is one now" not in finding.detail and ("are two now" in finding.detail) == same_first
+
+
+def test_a_file_is_not_taken_for_another_that_ends_alike(tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "counter.py"
+    script.write_text("")
+    linecache.getlines(torch.utils.flop_counter.__file__)
+    linecache.cache[str(script)] = (0, None, ["\n"], str(script))
+    try:
+        for file in (str(script), torch.utils.flop_counter.__file__):
+            assert failed_guards.resolve(shorten_filename(file)) == file
+        assert failed_guards.resolve("counter.py") == "counter.py", "what is not known is left as it is"
+    finally:
+        del linecache.cache[str(script)]
 
 
 def test_memory_is_bounded_and_says_so() -> None:
@@ -195,3 +291,10 @@ def test_the_plugin_reports_and_its_fixture_says_why(pytester: Any) -> None:
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["expected 1 programs, 2 were compiled", "*D102*x.shape?0?*", "*= anyshape =*"])
     assert (pytester.path / "report.json").exists()
+
+
+def test_the_plugin_refuses_a_file_before_the_tests_are_run(pytester: Any) -> None:
+    pytester.makepyfile("def test_it():\n    open('ran', 'w')")
+    result = pytester.runpytest_inprocess("-p", "anyshape_pytest", "--anyshape-report", "nowhere/report.json")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR and not (pytester.path / "ran").exists()
+    result.stderr.fnmatch_lines(["*AS061: the file cannot be written*"])

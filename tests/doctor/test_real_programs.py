@@ -7,7 +7,7 @@ import pathlib
 import pytest
 from harness import run_here
 
-from anyshape.doctor import launch
+from anyshape.doctor import trials
 
 FOLDER = pathlib.Path(__file__).parent / "real"
 EXPECTED = {  # the arguments that vary, and the lines that may be named
@@ -24,8 +24,8 @@ def test_the_remedies_of_a_real_program(name: str) -> None:
     before = run_here(path)
     assert before.status == 0
     arguments, code = EXPECTED[name]
-    found = {f.argument for f in before.report.findings if f.code == code and f.file == str(path)}
+    found = {s.argument for f in before.report.findings if f.code == code and f.file == str(path) for s in f.about}
     assert found >= arguments, str(before.report)
-    report = launch.verify(before, lambda remedies: run_here(path, remedies))
+    report, _ = trials.verify(before, lambda remedies: run_here(path, remedies))
     assert report.trial is not None and report.trial.outputs == "equal", str(report)
     assert report.trial.compiles_after <= 0.2 * report.trial.compiles_before, str(report)

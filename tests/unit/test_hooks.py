@@ -170,3 +170,83 @@ attention_mask = "batch seq"
         assert [p.behavior for p in forward.programs] == ["every size"] and not forward.fallbacks
     finally:
         hooks.remove(hook)
+
+
+SCRIPT = """
+import torch
+
+def double(x):
+    return x * 2
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x.sum(1)
+
+def plain(x):
+    return x + 1
+
+def backend(graph, inputs):
+    return graph.forward
+
+stock = torch.compile(double, backend=backend, dynamic=False)
+decorated = torch.compile(backend=backend)(plain)
+model = torch.compile(Model(), backend=backend)
+for n in (2, 3, 1, 0):
+    x = torch.ones(n, 3)
+    assert torch.equal(stock(x), x * 2) and torch.equal(decorated(x), x + 1) and torch.equal(model(x), x.sum(1))
+print(__name__, len(stock.programs), len(decorated.programs), hasattr(double, "programs"), hasattr(Model.forward, "programs"))
+"""
+
+
+@pytest.mark.parametrize("module", ["script", "__main__"])
+def test_callables_of_the_script_itself(module: str, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    # No backend: the one that the script gives to torch.compile is used, not the file's.
+    tables = [f'["{module}:{name}"]\ncompile = true\n' for name in ("double", "Model", "plain")]
+    (tmp_path / "anyshape.toml").write_text("\n".join(tables))
+    ran = python(tmp_path, "-m", "anyshape", "run", "script.py")
+    assert ran.stdout.strip() == "__main__ 1 1 True True", ran.stderr
+
+
+def test_a_module_is_run_as_python_does(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").touch()
+    (tmp_path / "package" / "__main__.py").write_text(SCRIPT)
+    (tmp_path / "anyshape.toml").write_text(
+        '["package.__main__:double"]\ncompile = true\n["package.__main__:plain"]\ncompile = true\nbackend = "eager"\n'
+    )
+    ran = python(tmp_path, "-m", "anyshape", "run", "-m", "package")
+    assert ran.stdout.strip() == "__main__ 1 1 True False", ran.stderr
+
+
+def test_a_name_that_the_script_does_not_have(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "script.py").write_text("raise SystemExit('it ran')")
+    (tmp_path / "anyshape.toml").write_text('["script:duoble"]\ncompile = true\n')
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(anyshape.DeclarationError, match=r"script.py has no function duoble") as caught:
+        hooks.run("script.py", [])
+    assert caught.value.code == "AS011" and "anyshape.toml:1" in str(caught.value)
+
+
+@pytest.mark.parametrize("decorated", [False, True])
+def test_what_a_package_gives_to_torch_compile_is_compiled_once(
+    package: str, decorated: bool, tmp_path: pathlib.Path
+) -> None:
+    text = (
+        MODULE.replace("def double", '@torch.compile(backend="eager", dynamic=True)\ndef double')
+        if decorated
+        else MODULE
+    )
+    (tmp_path / f"{package}.py").write_text(text)
+    stock = torch.compile
+    hook = hooks.install()
+    assert hook is not None
+    try:
+        module = __import__(package)
+        check(module)
+        assert torch.compile(module.double) is module.double
+        other = torch.compile(lambda x: x + 1, backend="eager")
+        assert not hasattr(other, "programs"), "what the file does not name stays torch's"
+    finally:
+        hooks.remove(hook)
+    assert torch.compile is stock

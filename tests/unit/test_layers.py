@@ -33,7 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("declaration", "solver", "explain", "tiers", "artifact", "size_conditions"),
     ("spec_file", "declared", "oblivious"),
-    ("door", "doctor"),
+    ("door", "doctor", "scripts"),
     ("recording", "ops"),
     ("_torch",),
     ("verify",),
@@ -92,6 +92,7 @@ WITHOUT_TORCH = (
     "oblivious",
     "door",
     "doctor",
+    "scripts",
     "artifact",
 )
 OPTIONAL = (

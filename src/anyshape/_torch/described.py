@@ -5,6 +5,8 @@ Owns reading them without computing, keeping or changing anything. When they are
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import os
 import sys
 import types
@@ -12,6 +14,7 @@ from typing import Any
 
 import torch
 
+from anyshape import spec_file
 from anyshape._torch import failed_guards
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -46,13 +49,76 @@ def sources(shape_env: Any, symbol: Any) -> list[str]:
 
 def caller() -> tuple[str, int]:
     """The nearest line outside torch and anyshape."""
+    return call()[:2]
+
+
+def call() -> tuple[str, int, tuple[int, ...]]:
+    """The nearest line outside torch and anyshape, and the call that is going on in it where Python tells (3.11)."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         if not failed_guards.is_torchs(file) and not file.startswith(_OURS) and not _is_library(file):
-            return file, frame.f_lineno
+            return file, frame.f_lineno, _span(frame)
         frame = frame.f_back
-    return "", 0
+    return "", 0, ()
+
+
+def _span(frame: types.FrameType) -> tuple[int, ...]:
+    positions = getattr(frame.f_code, "co_positions", None)
+    if positions is None:
+        return ()
+    found = next(itertools.islice(positions(), frame.f_lasti // 2, None), ())
+    if len(found) != 4 or None in found:
+        return ()
+    first, last, column, end = found
+    return first, column, last, end
+
+
+def compiled_in(frame: types.FrameType) -> Any:
+    """The function that torch's wrapper around a compiled callable is about to call; None in another frame."""
+    code = frame.f_code
+    if code.co_name != "compile_wrapper" or not code.co_filename.endswith("eval_frame.py"):
+        return None
+    return frame.f_locals.get("fn")
+
+
+def root() -> Any:
+    """The function or module that was given to `torch.compile`, whose call is being compiled; None if unknown."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        function = compiled_in(frame)
+        if function is not None:
+            owner = getattr(function, "__self__", None)
+            return owner if isinstance(owner, torch.nn.Module) else function
+        frame = frame.f_back
+    return None
+
+
+def code_of(function: Any) -> types.CodeType | None:
+    """The code that is compiled first when a function or module is called."""
+    owner = getattr(function, "__self__", None)
+    module = function if isinstance(function, torch.nn.Module) else owner
+    if isinstance(module, torch.nn.Module) and (owner is None or getattr(function, "__name__", "") in _CALLS):
+        function = module.forward
+    return getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+
+
+_CALLS = ("__call__", "_wrapped_call_impl", "_call_impl")  # what calling a module calls
+
+
+def qualified(function: Any) -> tuple[str, str]:
+    """The module and the qualified name of a function; of a module, those of its class's `forward`."""
+    if function is None:
+        return "", ""
+    named = type(function) if isinstance(function, torch.nn.Module) else inspect.unwrap(function)
+    name = str(getattr(named, "__qualname__", ""))
+    module = module_name(str(getattr(named, "__module__", "")))
+    return module, f"{name}.forward" if isinstance(function, torch.nn.Module) else name
+
+
+def module_name(name: Any) -> str:
+    """A module as `anyshape.toml` may call it: that of the script by the script's name."""
+    return spec_file.names_of_main()[0] if name == spec_file.MAIN else str(name or "")
 
 
 def _is_library(file: str) -> bool:

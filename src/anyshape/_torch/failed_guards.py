@@ -52,6 +52,7 @@ def failed(entry: Any, frame_locals: Mapping[str, Any], stacks: Mapping[str, Seq
         found = [_counted(_located(guard_text.reason(name, part), stacks), scope) for part in parts[:_MOST]]
         if debug.result:
             found = [Reason(name, "backend", "the program was compiled by another backend or another torch.compile")]
+    found = [_of_one_object(r, frame_locals) if r.kind == "aliasing" and not r.source else r for r in found]
     if all(reason.file for reason in found):
         return found
     # A bound that torch puts on every size names no line; the first use of the tensor does.
@@ -103,16 +104,25 @@ def facts(value: torch.Tensor) -> TensorFacts:
     )
 
 
-@functools.lru_cache(4096)
 def resolve(file: str) -> str:
-    """The file that torch means by a shortened name; torch cuts the start of a path off, sometimes inside a word."""
+    """The file that torch means by a shortened name: it leaves out the folders that a file shares with torch's."""
     if not file or os.path.isabs(file) or file.startswith("<"):
         return file
-    known = [*linecache.cache, *(getattr(m, "__file__", None) or "" for m in list(sys.modules.values()))]
-    for candidate in (TORCH_FOLDER + file, os.path.dirname(TORCH_FOLDER[:-1]) + os.sep + file):
-        if os.path.exists(candidate):
-            return candidate
-    return next((k for k in known if isinstance(k, str) and os.path.isabs(k) and k.endswith(file)), file)
+    modules = (getattr(m, "__file__", None) for m in list(sys.modules.values()))
+    known = dict.fromkeys(k for k in (*linecache.cache, *modules) if isinstance(k, str))
+    inside = TORCH_FOLDER + file
+    if os.path.exists(inside):
+        return inside
+    return next((k for k in known if os.path.isabs(k) and _shortened(k) == file), file)
+
+
+@functools.lru_cache(16384)
+def _shortened(file: str) -> str:
+    """What torch makes of a file's name in its messages; under `/` alone it takes a letter too many."""
+    try:
+        return file[len(os.path.commonpath([file, TORCH_FOLDER])) + 1 :]
+    except ValueError:  # another drive
+        return file
 
 
 def is_torchs(file: str) -> bool:
@@ -167,6 +177,16 @@ def _counted(reason: Reason, scope: Scope) -> Reason:
         with contextlib.suppress(Exception):
             return _with(reason, actual=len(scope.value(reason.source)))
     return reason
+
+
+def _of_one_object(reason: Reason, frame_locals: Mapping[str, Any]) -> Reason:
+    """With the names of the arguments that are one tensor now."""
+    names: dict[int, list[str]] = {}
+    for name, value in frame_locals.items():
+        if isinstance(value, torch.Tensor):
+            names.setdefault(id(value), []).append(name)
+    same = next((found for found in names.values() if len(found) > 1), [])
+    return _with(reason, source=", ".join(f"L[{name!r}]" for name in same))
 
 
 def _of_node(name: str, node: Any, scope: Scope, stacks: Mapping[str, Sequence[Any]]) -> list[Reason]:
@@ -229,7 +249,11 @@ def _of_part(name: str, part: str, scope: Scope) -> list[Reason]:
     for source, dim in sizes:
         with contextlib.suppress(Exception):
             actual.append(int(scope.value(source).shape[dim]))
-    return [guard_text.reason(name, part, actual=actual[0] if len(actual) == 1 else actual)]
+    found = guard_text.reason(name, part, actual=actual[0] if len(actual) == 1 else actual)
+    if found.kind == "offset":
+        with contextlib.suppress(Exception):
+            return [_with(found, actual=int(scope.value(found.source).storage_offset()))]
+    return [found]
 
 
 def _located(reason: Reason, stacks: Mapping[str, Sequence[Any]], text: str = "") -> Reason:

@@ -28,15 +28,18 @@ import torch._dynamo.exc as dynamo_exc
 import torch._dynamo.guards as dynamo_guards
 import torch._dynamo.output_graph as output_graph
 import torch._dynamo.symbolic_convert as symbolic_convert
+import torch._inductor.output_code as output_code
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
 from torch._guards import CompileContext, TracingContext
 
-from anyshape._torch import described, failed_guards
+from anyshape._torch import described, eager_calls, failed_guards
 from anyshape.doctor import guard_text
 from anyshape.doctor.event_log import Sink
-from anyshape.doctor.events import VERSION, Calls, Compilation, GraphBreak, Reason, Run, Trouble
+from anyshape.doctor.events import VERSION, Calls, Code, Compilation, GraphBreak, Reason, Run, Trouble
 
 _LIMIT = "recompile limit exceeded"
+_RAISING = "FailOnRecompileLimitHit"  # with fullgraph: the call raised, and nothing ran eagerly
+_MOST_CODE = 200_000  # characters of a graph or of generated code
 _FLUSH_SECONDS = 0.5
 _MOST_STACKS = 50_000
 
@@ -44,14 +47,17 @@ _MOST_STACKS = 50_000
 class Observer:
     """Turns what the hooks see into events. One is active in a process at a time."""
 
-    def __init__(self, sink: Sink, *, sample: float = 1.0, most_sizes: int = 10_000) -> None:
+    def __init__(self, sink: Sink, *, sample: float = 1.0, most_sizes: int = 10_000, code: bool = False) -> None:
         self._sink = sink
+        self._keeps_code = code
+        self.flushing: list[Callable[[], None]] = []  # what else is to be said when the counts are written
         self._began = time.time()
         self._stacks: dict[str, Any] = {}
         self._symbols: dict[str, dict[str, str]] = {}  # of the last DDE, by compile id
         self._pins: dict[tuple[str, str, int], Any] = {}  # sizes that a trace fixed, and the line that did it
         self._sites: dict[types.CodeType, tuple[str, int, str]] = {}
         self._served: list[tuple[str, tuple[str, ...], dict[Any, int]]] = []  # calls by sizes, for each program
+        self._limited = eager_calls.Limited()
         self._flushed = self._began
         self._every = max(1, round(1 / sample)) if sample > 0 else 0
         self._most_sizes = most_sizes
@@ -62,6 +68,11 @@ class Observer:
         for watcher in list(_watchers) if _hooking is self else [self]:
             with contextlib.suppress(Exception):  # a full disk is not the program's business
                 watcher._sink(event)
+
+    def note(self, event: Any) -> None:
+        """What this observer alone has to say: others hear it from where it came."""
+        with contextlib.suppress(Exception):
+            self._sink(event)
 
     def trouble(self, where: str, error: BaseException) -> None:
         text = f"{where}: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
@@ -76,6 +87,8 @@ class Observer:
 
     def flush(self) -> None:
         """Write the calls that were counted since the last time."""
+        for say in self.flushing:
+            say()
         if _hooking is not None and _hooking is not self:
             return _hooking.flush()
         self._flushed = time.time()
@@ -83,7 +96,10 @@ class Observer:
             for key in list(counts):
                 count = counts.pop(key, 0)
                 sizes = tuple((n, tuple(int(d) for d in size)) for n, size in zip(names, key, strict=False))
+                self._limited.served(compile_id, count * self._every)
                 self.emit(Calls(compile_id, sizes, count * self._every, self.now(), os.getpid()))
+        for made in self._limited.events(self.now()):
+            self.emit(made)
         return None
 
     # -- hooks -------------------------------------------------------------------------------------------------
@@ -118,20 +134,24 @@ class Observer:
                     symbols=symbols, start=start, seconds=seconds, outcome=outcome, error=text[:4000],
                     guards=guards, **about,
                 ))  # fmt: skip
+                if outcome == "limit":
+                    self.flush()  # what was served until here does not count against the calls that come
+                    self._limited.add(about, bound["code"], raised=_RAISING in text)
             except Exception as error:
                 self.trouble("a compilation", error)
 
     def _about(self, bound: dict[str, Any]) -> dict[str, Any]:
         code = bound["code"]
-        site = self._sites.get(code, ("", 0, ""))
-        call = described.caller()
+        root = described.root()
+        site = self._sites.get(code) or self._sites.get(described.code_of(root)) or ("", 0, "")
+        call = described.call()
         frame_locals = bound.get("locals") or {}
         return {
             "id": str(bound["compile_id"]),
             "name": code.co_name,
             "file": code.co_filename,
             "line": code.co_firstlineno,
-            "module": str((bound.get("globals") or {}).get("__name__", "")),
+            "module": described.module_name((bound.get("globals") or {}).get("__name__", "")),
             "qualname": getattr(code, "co_qualname", code.co_name),
             "by": "anyshape" if _by_anyshape() else "stock",
             "reasons": tuple(self._reasons(bound, frame_locals)),
@@ -139,6 +159,10 @@ class Observer:
             "arguments": described.arguments(frame_locals),
             "call_file": call[0],
             "call_line": call[1],
+            "call_span": call[2],
+            "parameters": code.co_varnames[: code.co_argcount + code.co_kwonlyargcount],
+            "root": described.qualified(root)[1],
+            "root_module": described.qualified(root)[0],
             "compile_file": site[0],
             "compile_line": site[1],
             "dynamic": site[2],
@@ -191,15 +215,28 @@ class Observer:
 
     def compiled_by(self, fn: Any, context: Any) -> None:
         """Remember the line that said `torch.compile` for this function or module."""
-        target = inspect.unwrap(fn.forward if isinstance(fn, torch.nn.Module) else fn)
-        code = getattr(target, "__code__", None)
+        code = described.code_of(fn)
         if code is not None:
             file, line = described.caller()
             dynamic = getattr(context, "_dynamic", None)
             self._sites[code] = (file, line, "" if dynamic is None else f"dynamic={dynamic}")
 
+    def called(self, frame: Any) -> None:
+        """A call of something compiled begins. It is asked about only after a limit was reached."""
+        if self._limited:
+            self._limited.called(frame)
+
+    def code(self, kind: str, text: Callable[[], Any]) -> None:
+        """A graph or generated code, where it is to be kept."""
+        if any(w._keeps_code for w in list(_watchers)):
+            made = Code(str(CompileContext.current_compile_id()), kind, str(text())[:_MOST_CODE], os.getpid())
+            for watcher in list(_watchers):
+                if watcher._keeps_code:
+                    watcher.note(made)
+
     def counted(self, graph: Any, compiled: Any) -> Any:
         """The compiled graph, counting its calls by the sizes of what it is given."""
+        self.code("graph", lambda: graph.print_readable(print_output=False))
         owner: Any = getattr(compiled, "__self__", None)
         if hasattr(owner, "real_recompile") and hasattr(owner, "forward"):
             owner.real_recompile()  # as torch does next, when it finds the module's own method here
@@ -238,6 +275,7 @@ class Observer:
         """The counts so far are the parent's to write."""
         for _, _, counts in self._served:
             counts.clear()
+        self._limited.clear()
 
 
 _installing = threading.Lock()
@@ -373,6 +411,36 @@ def _replacement_hook(observer: Observer, original: Callable[..., Any]) -> Calla
     return set_replacement
 
 
+def _stance_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def callback_from_stance(*args: Any, **kwargs: Any) -> Any:
+        with contextlib.suppress(Exception):
+            observer.called(sys._getframe(1))
+        return original(*args, **kwargs)
+
+    return callback_from_stance
+
+
+def _files_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Torch says which of its lines asked, leaving out those that are of no interest; lines in here are of none."""
+
+    @functools.wraps(original)
+    def uninteresting_files() -> Any:
+        return original() | {__file__}
+
+    return uninteresting_files
+
+
+def _output_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def post_compile(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with contextlib.suppress(Exception):
+            observer.code("output", lambda: self.source_code)
+        return original(self, *args, **kwargs)
+
+    return post_compile
+
+
 _HOOKS: tuple[tuple[Any, str, Callable[[Observer, Any], Any]], ...] = (
     (convert_frame, "_compile", _compile_hook),
     (symbolic_convert.InstructionTranslatorBase, "log_graph_break", _break_hook),
@@ -381,6 +449,9 @@ _HOOKS: tuple[tuple[Any, str, Callable[[Observer, Any], Any]], ...] = (
     (eval_frame._TorchDynamoContext, "__call__", _context_hook),
     (symbolic_shapes.ShapeEnv, "_make_data_dependent_error", _dde_hook),
     (symbolic_shapes.ShapeEnv, "_set_replacement", _replacement_hook),
+    (symbolic_shapes, "uninteresting_files", _files_hook),
+    (eval_frame, "_callback_from_stance", _stance_hook),
+    (output_code.CompiledFxGraph, "post_compile", _output_hook),
 )
 
 

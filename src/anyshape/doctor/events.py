@@ -67,6 +67,10 @@ class Compilation:
     guards: int = 0
     call_file: str = ""  # the line that called the compiled function
     call_line: int = 0
+    call_span: tuple[int, ...] = ()  # the call in it, as `ast` counts: line, column, end line, end column
+    parameters: tuple[str, ...] = ()  # of the frame, in order
+    root: str = ""  # the callable that torch.compile was given, qualified: what this frame belongs to
+    root_module: str = ""
     compile_file: str = ""  # the line that said torch.compile
     compile_line: int = 0
     dynamic: str = ""  # what torch.compile was told of sizes
@@ -96,6 +100,30 @@ class Calls:
     sizes: tuple[tuple[str, tuple[int, ...]], ...]  # by source: (("L['x']", (8, 4)),)
     count: int
     time: float
+    pid: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class EagerCalls:
+    """Calls that ran eagerly since the last such event: after the recompile limit, or without a program of anyshape."""
+
+    id: str  # the compilation that was refused, where there is one
+    name: str
+    file: str
+    line: int
+    count: int
+    time: float
+    pid: int = 0
+    by: str = "stock"
+
+
+@dataclasses.dataclass(frozen=True)
+class Code:
+    """What a compilation made: the graph that was captured, or the code that was generated from it."""
+
+    id: str
+    kind: str  # graph | output
+    text: str
     pid: int = 0
 
 
@@ -141,12 +169,14 @@ class End:
     pid: int = 0
 
 
-Event = Run | Compilation | GraphBreak | Calls | ProgramMade | Result | Trouble | End
+Event = Run | Compilation | GraphBreak | Calls | EagerCalls | Code | ProgramMade | Result | Trouble | End
 _KINDS: Final[Mapping[str, type]] = {
     "run": Run,
     "compilation": Compilation,
     "graph_break": GraphBreak,
     "calls": Calls,
+    "eager_calls": EagerCalls,
+    "code": Code,
     "program": ProgramMade,
     "result": Result,
     "trouble": Trouble,

@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from anyshape.doctor.edits import Edit
+
 SEVERITIES: Final = ("error", "warning", "note")
+_NAMED: Final = 6  # subjects that a title has room for
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Disease:
 
 _ALL: Final = (
     Disease("D101", "zero-one", "sizes 0 and 1 get programs of their own", "warning",
-            "mark the dim unbacked, or compile with anyshape"),
+            "mark the dim unbacked with torch._dynamo.decorators.mark_unbacked before the first call"),
     Disease("D102", "size-change", "a size was taken for a constant until it changed", "note",
             "mark the dim dynamic before the first call"),
     Disease("D103", "size-equality", "a size was tied to a number or to another size", "warning",
@@ -38,12 +41,12 @@ _ALL: Final = (
     Disease("D106", "out", "an out= call fixes the sizes it is given", "warning",
             "use the result of the call without out=, and copy it into the buffer"),
     Disease("D107", "python-value", "a Python value is part of the program", "warning",
-            "pass it as a tensor, or keep it out of the compiled function"),
+            "each value is a program; read it outside of the compiled function, and pass what follows from it"),
     Disease("D108", "dtype", "a tensor came in another dtype", "warning", "cast to one dtype before the call"),
     Disease("D109", "requires-grad", "gradients are asked for in one call and not in another", "warning",
             "call it under one grad mode, and detach what needs no gradient"),
     Disease("D110", "module-attribute", "an attribute of a module changes between calls", "warning",
-            "keep it in a buffer: self.register_buffer(name, torch.tensor(value))"),
+            "change it outside of the compiled function, or keep a number in a buffer (self.register_buffer)"),
     Disease("D111", "global", "a global or a variable of a closure changes between calls", "warning",
             "pass it as an argument, as a tensor if it changes often"),
     Disease("D112", "parameter", "a Parameter comes where a Tensor came before", "warning",
@@ -52,14 +55,18 @@ _ALL: Final = (
             "pass a tensor that grows in one dim, or keep the container out of the compiled function"),
     Disease("D114", "another-kind", "an argument is another kind of thing than before", "warning",
             "give each kind a compiled function of its own"),
+    Disease("D115", "aliasing", "two arguments are one tensor in one call and two in another", "warning",
+            "pass a copy where both are one tensor, if the function writes to neither"),
+    Disease("D116", "storage-offset", "a tensor begins at another place of its memory", "warning",
+            "read storage_offset() outside of the compiled function, or pass a copy, which begins at 0"),
     Disease("D120", "dde-user", "your code asks about a value that is only known at run time", "error",
             "say what holds with torch._check before the branch, or keep the branch out of the compiled function"),
     Disease("D121", "dde-framework", "torch asks about a size that is only known at run time", "error",
-            "compile with anyshape, or say what holds with torch._check before the call"),
+            "say what holds with torch._check before the call"),
     Disease("D122", "graph-break", "torch could not put this into one graph", "warning",
             "see the reason that torch gives"),
     Disease("D123", "failed", "a compilation failed", "error", "see the error that torch gives"),
-    Disease("D130", "limit", "the recompile limit was reached: new sizes run eagerly from now on", "error",
+    Disease("D130", "limit", "the recompile limit was reached: calls that no program serves run eagerly", "error",
             "remove the cause of the recompiles; a higher limit only buys time"),
     Disease("D140", "strided-empty", "strides are computed by hand where torch.empty would do", "warning",
             "use torch.empty: it is dense by construction, and nothing has to be asked about strides"),
@@ -72,17 +79,32 @@ BY_NAME: Final[Mapping[str, Disease]] = MappingProxyType({d.name: d for d in _AL
 
 @dataclasses.dataclass(frozen=True)
 class Remedy:
-    """One thing to do about a finding, and how the doctor can try it."""
+    """One thing to do about a finding, in the one way in which it is offered and tried."""
 
-    kind: str  # environment | config | anyshape | contiguous | plain | advice
-    text: str  # to be pasted
-    toml: str = ""  # the same for anyshape.toml
-    settings: tuple[tuple[str, str], ...] = ()  # what a run with the remedy needs: variables, flags, arguments
+    kind: str  # environment | anyshape | declared | config | contiguous | plain | advice
+    text: str  # to be pasted, or an edit of the code in words
+    toml: str = ""  # what anyshape.toml is to say, where that is the remedy
+    settings: tuple[tuple[str, str], ...] = ()  # variables of the environment
+    edits: tuple[Edit, ...] = ()  # of the program's files
 
     @property
     def applicable(self) -> bool:
-        """Whether a run with it can be made without touching the program."""
-        return self.kind != "advice"
+        """Whether a run with it can be made."""
+        return bool(self.toml or self.settings or self.edits)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Two remedies with one key are one run."""
+        return self.toml, self.settings, self.edits
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "text": self.text,
+            "toml": self.toml,
+            "settings": [list(s) for s in self.settings],
+            "edits": [dataclasses.asdict(e) for e in self.edits],
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,10 +118,35 @@ class Trial:
     seconds_after: float
     outputs: str  # equal | different | unknown
     detail: str = ""
+    eager_before: int = 0  # calls that ran eagerly
+    eager_after: int = 0
 
     @property
     def helps(self) -> bool:
         return self.outputs != "different" and self.compiles_after < self.compiles_before
+
+    @property
+    def slower(self) -> bool:
+        """Whether compiling took longer in all, by more than two runs of one program differ."""
+        return self.seconds_after > 1.1 * self.seconds_before + 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """A thing that changed: a size, a stride or a value of an argument, with what was seen of it."""
+
+    argument: str
+    dim: int | None
+    values: tuple[Any, ...]
+    what: str = "shape"  # of the dim: shape | stride
+    source: str = ""  # as torch names it: L['x']
+
+    @property
+    def text(self) -> str:
+        """x.shape[0], x.stride(0), or the name of an argument."""
+        if self.dim is None:
+            return self.argument
+        return f"{self.argument}.stride({self.dim})" if self.what == "stride" else f"{self.argument}.shape[{self.dim}]"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,44 +158,54 @@ class Finding:
     line: int
     source_line: str
     function: str
-    argument: str
+    argument: str  # of the first subject
     dim: int | None
     values: tuple[Any, ...]
     seconds: float
     compiles: int
     detail: str
     remedy: Remedy
-    others: tuple[Remedy, ...] = ()  # what to try where the first does not help
+    others: tuple[Remedy, ...] = ()  # other ways, in the order in which they are tried
     trial: Trial | None = None
     asked_by: str = "user"
     ids: tuple[str, ...] = ()
+    subjects: tuple[Subject, ...] = ()  # all that changed: several arguments can have one disease at one line
+    eager_calls: int = 0  # that ran eagerly because of it
+    tried: bool = False  # whether the remedies were tried: then `remedy` helped, or is advice
 
     @property
     def disease(self) -> Disease:
         return DISEASES[self.code]
 
     @property
+    def about(self) -> tuple[Subject, ...]:
+        if self.subjects or not self.argument:
+            return self.subjects
+        return (Subject(self.argument, self.dim, self.values),)
+
+    @property
     def subject(self) -> str:
-        """What it is about: x.shape[0], or the name of an argument."""
-        return self.argument if self.dim is None else f"{self.argument}.shape[{self.dim}]"
+        """What it is about: x.shape[0], or the names of all arguments that have it."""
+        texts = list(dict.fromkeys(s.text for s in self.about))
+        return ", ".join(texts[:_NAMED]) + (f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else "")
 
     @property
     def rank(self) -> tuple[int, float]:
         return SEVERITIES.index(self.disease.severity), -self.seconds
 
     def json(self) -> dict[str, Any]:
-        found = dataclasses.asdict(self)
+        found = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         found |= {"title": self.disease.title, "severity": self.disease.severity, "subject": self.subject}
-        found["remedy"] = _remedy(self.remedy)
-        found["others"] = [_remedy(r) for r in self.others]
-        found["values"] = [v if isinstance(v, int | float | bool | str | type(None)) else str(v) for v in self.values]
+        found["remedy"] = self.remedy.json()
+        found["others"] = [r.json() for r in self.others]
+        found["values"] = [_plain(v) for v in self.values]
+        found["subjects"] = [
+            {"argument": s.argument, "dim": s.dim, "what": s.what, "values": [_plain(v) for v in s.values]}
+            for s in self.about
+        ]
+        found["trial"] = None if self.trial is None else dataclasses.asdict(self.trial)
         return found
 
 
-def _remedy(remedy: Remedy) -> dict[str, Any]:
-    return {
-        "kind": remedy.kind,
-        "text": remedy.text,
-        "toml": remedy.toml,
-        "settings": [list(s) for s in remedy.settings],
-    }
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, int | float | bool | str | type(None)) else str(value)

@@ -39,6 +39,9 @@ _IDENTITY = re.compile(
     r"^___check_(?P<what>obj|type)_id\((?P<source>.+?), (?P<id>\d+)\)(?:, type=(?P<type>.*))?$", re.S
 )
 _NUMBER = re.compile(r"-?\d+")
+# One object under two names, where it was one before: `L['x'] is L['y']`.
+_SAME = re.compile(r"^(?P<one>[LG]\[.+?|[^\W\d]\w*) is (?P<other>(?!not\b|None\b)(?:[LG]\[.+|[^\W\d]\w*))$")
+_OFFSET = re.compile(r"(?P<source>[LG]\[.+?\]|[^\W\d]\w*)\.storage_offset\(\)(?: [!=]= (?P<value>\d+))?")
 FIELDS = {"Tensor device index": "device", "dispatch key set": "keys"}
 
 
@@ -142,7 +145,12 @@ def reason(entry: str, text: str, *, actual: Any = None) -> Reason:
     if "BACKEND_MATCH" in guard:
         return Reason(entry, "backend", guard.split(".")[0], **where)
     if "Duplicate tensor" in guard or "check_no_aliasing" in guard:
-        return Reason(entry, "aliasing", guard, actual=actual, **where)
+        return Reason(entry, "aliasing", guard, ", ".join(_local(n) for n in _duplicates(guard)), **where)
+    if (same := _SAME.match(guard)) is not None:
+        return Reason(entry, "aliasing", guard, f"{_local(same['one'])}, {_local(same['other'])}", **where)
+    if (offset := _OFFSET.search(guard)) is not None:
+        expected = offset["value"] and int(offset["value"])
+        return Reason(entry, "offset", guard, _local(offset["source"]), None, expected, actual, **where)
     if "_dynamo_" in guard and "_indices" in guard:
         source = re.search(r"(?:hasattr|getattr)?\(?(?P<source>[LG]\[.+?\]|\w+)[,.]", guard)
         return Reason(entry, "marks", guard, source["source"] if source else "", actual=actual, **where)
@@ -189,6 +197,8 @@ def is_zero_one(guard: str) -> bool:
 
 def argument(source: str) -> str:
     """A source in the words of the user: `L['self']._modules['proj']._parameters['weight']` is self.proj.weight."""
+    if ", L[" in source or ", G[" in source:  # several that are one object
+        return ", ".join(argument(part) for part in re.split(r", (?=[LG]\[)", source))
     text = re.sub(r"\._(?:modules|parameters|buffers)\[(['\"])(\w+)\1\]", r".\2", source)
     text = re.sub(r"\.__dict__\[(['\"])(\w+)\1\]", r".\2", text)
     text = re.sub(r"^[LG]\[(['\"])(.+?)\1\]", r"\2", text)
@@ -203,6 +213,14 @@ def readable(guard: str) -> str:
 def is_global(source: str) -> bool:
     """Whether a source is read from the module's globals or from a closure, rather than passed in."""
     return source.startswith("G[") or "__closure__" in source or "cell_contents" in source
+
+
+def _duplicates(guard: str) -> list[str]:
+    """The arguments that torch names: `Duplicate tensors found: ['x', 'y']`, or `check_no_aliasing(L['x'], L['y'])`."""
+    inside = re.search(r"check_no_aliasing\((?P<what>.*)\)", guard)
+    if inside is not None:
+        return [p.strip() for p in inside["what"].split(",") if p.strip()]
+    return re.findall(r"'([^']+)'", guard.partition(":")[2])
 
 
 def _closure_name(hint: str) -> str:

@@ -1,11 +1,12 @@
 """The report as one page that works from disk, with no network.
 
-Owns what the page is given: the data of its charts, and the template it is made with. The charts are plotly's, whose
-script is taken from the installed package and put into the page. Knows nothing of torch.
+Owns what the page is given: the data of its charts, and the template it is made with. The charts are drawn by plotly's
+basic bundle, which lies beside the template and is put into the page compressed. Knows nothing of torch.
 """
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import pathlib
@@ -22,15 +23,17 @@ if TYPE_CHECKING:
 _TEMPLATES: Final = pathlib.Path(__file__).parent / "templates"
 _BOUND = re.compile(r"^(?P<dim>[\w.\[\]'\"]+\.shape\[\d+\]) (?P<op>[<>]=?|[=!]=) (?P<number>-?\d+)$")
 _FLIPPED = re.compile(r"^(?P<number>-?\d+) (?P<op>[<>]=?|[=!]=) (?P<dim>[\w.\[\]'\"]+\.shape\[\d+\])(?: <= \d+)?$")
+_CHARTS: Final = _TEMPLATES / "plotly-basic.min.js.gz"
+_MOST_CODE: Final = 300_000  # characters of graphs and generated code in a page; the JSON has all that was kept
 _ROWS: Final = 2000  # distinct sets of sizes that the table shows; the charts have all of them
 
 
 def render(report: Report) -> str:
     """The whole page."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise missing("jinja2", needed_for="the page of the doctor", extra="doctor") from error
+    check()
+    import jinja2
+
+    rows = _rows(report)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -38,11 +41,19 @@ def render(report: Report) -> str:
         report=report,
         findings=[_finding(f) for f in report.findings],
         programs=_programs(report),
-        rows=_rows(report)[:_ROWS],
-        row_count=len(_rows(report)),
+        rows=rows[:_ROWS],
+        row_count=len(rows),
         data=_embedded(data(report)),
-        plotly=_plotly(),
+        charts=_charts(),
     )
+
+
+def check() -> None:
+    """Say before anything is run that the page could not be made."""
+    try:
+        import jinja2  # noqa: F401
+    except ImportError as error:
+        raise missing("jinja2", needed_for="the page of the doctor", extra="doctor") from error
 
 
 def fragment(report: Report) -> str:
@@ -142,10 +153,13 @@ def _edge(match: re.Match[str]) -> float:
 
 
 def _finding(finding: Any) -> dict[str, Any]:
-    from anyshape.doctor.report import excerpt, place, proof
+    from anyshape.doctor.report import cost, excerpt, place, proof, values
 
     return {
         "value": finding,
+        "cost": cost(finding),
+        "values": values(finding),
+        "compilations": [(i, anchor(i)) for i in finding.ids],
         "place": place(finding.file, finding.line),
         "excerpt": excerpt(finding.file, finding.line),
         "proof": "" if finding.trial is None else proof(finding.trial),
@@ -154,8 +168,9 @@ def _finding(finding: Any) -> dict[str, Any]:
 
 def _programs(report: Report) -> list[dict[str, Any]]:
     """Each program with what it assumes, and the lines where that was asked."""
-    from anyshape.doctor.report import by_program, excerpt, place
+    from anyshape.doctor.report import by_program, change, excerpt, place
 
+    code = _code(report)
     calls = by_program(report)
     found = []
     for c in report.compilations:
@@ -170,7 +185,8 @@ def _programs(report: Report) -> list[dict[str, Any]]:
         found.append({
             "id": c.id, "name": c.qualname or c.name, "place": place(c.file, c.line), "seconds": c.seconds, "by": c.by,
             "outcome": _kind(c), "calls": calls.get(c.id, 0), "guards": c.guards, "reasons": reasons,
-            "excerpt": excerpt(c.file, c.line), "predicates": [],
+            "excerpt": excerpt(c.file, c.line), "predicates": [], "anchor": anchor(c.id), "code": code.get(c.id, ()),
+            "why": "; ".join(dict.fromkeys(change(r) for r in c.reasons[:3])),
         })  # fmt: skip
     for p in report.programs:
         asked = [
@@ -180,8 +196,25 @@ def _programs(report: Report) -> list[dict[str, Any]]:
         found.append({
             "id": p.behaviour, "name": p.name, "place": place(p.file, p.line), "seconds": p.seconds, "by": "anyshape",
             "outcome": "program", "calls": "", "guards": "", "reasons": [], "excerpt": excerpt(p.file, p.line),
-            "predicates": asked,
+            "predicates": asked, "anchor": "", "code": (), "why": "; ".join(text for text, *_ in p.predicates[:3]),
         })  # fmt: skip
+    return found
+
+
+def anchor(compile_id: str) -> str:
+    """The id of a compilation's element."""
+    return "c-" + re.sub(r"\W", "-", compile_id)
+
+
+def _code(report: Report) -> dict[str, list[tuple[str, str]]]:
+    """Graphs and generated code by compile id, as far as they have room."""
+    names = {"graph": "the graph that was captured", "output": "the code that was generated"}
+    found: dict[str, list[tuple[str, str]]] = {}
+    room = _MOST_CODE
+    for made in report.code:
+        if len(made.text) <= room:
+            room -= len(made.text)
+            found.setdefault(made.id, []).append((names.get(made.kind, made.kind), made.text))
     return found
 
 
@@ -190,9 +223,6 @@ def _embedded(value: Any) -> str:
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c").replace("\u2028", "\\u2028")
 
 
-def _plotly() -> str:
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise missing("plotly", needed_for="the charts of the doctor's page", extra="doctor") from error
-    return str(get_plotlyjs())
+def _charts() -> str:
+    """The bundle as it lies on disk, in base64: the browser unpacks it."""
+    return base64.b64encode(_CHARTS.read_bytes()).decode("ascii")

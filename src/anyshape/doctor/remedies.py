@@ -1,167 +1,221 @@
 """What to do about a finding.
 
-Owns the proposals: for each disease the things that help, the best first, as text to paste, as a table of
-`anyshape.toml` and as settings that a second run can be made with. Knows nothing of torch.
+Owns the proposals: for each disease the things that may help, the best first. Each is one way of doing it (a variable
+of the environment, an edit of the code at hand, tables of `anyshape.toml`) and is tried in that very way. Knows nothing
+of torch.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from anyshape.doctor import edits
+from anyshape.doctor.edits import Edit
 from anyshape.doctor.events import Compilation
-from anyshape.doctor.findings import Finding, Remedy
+from anyshape.doctor.findings import Finding, Remedy, Subject
 
 ADVICE: Final = Remedy("advice", "")
 DYNAMIC: Final = "TORCH_COMPILE_DYNAMIC_SOURCES"
 UNBACKED: Final = "TORCH_COMPILE_UNBACKED_SOURCES"
 _IDENTIFIER = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-_RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>\w+)_at_\d+")
+_FLAGS: Final[Mapping[str, str]] = {
+    "Dynamic shape operator": "capture_dynamic_output_shape_ops",
+    "Tensor.item()": "capture_scalar_outputs",
+    "capture_scalar_outputs": "capture_scalar_outputs",
+}
+Frames = Sequence[Compilation]
 
 
-def propose(finding: Finding, source: str, compilation: Compilation) -> list[Remedy]:
+def offered(finding: Finding, frames: Frames) -> Finding:
+    """The finding with its remedies; `frames` are all compilations of the functions that have it."""
+    first, *others = propose(finding, frames)
+    return dataclasses.replace(finding, remedy=first, others=tuple(others))
+
+
+def propose(finding: Finding, frames: Frames) -> list[Remedy]:
     """Remedies in the order in which they should be tried. Never empty: the last one is what a person can do."""
     make = _PROPOSALS.get(finding.code)
-    proposals = make(finding, source, compilation) if make is not None else []
-    if compilation.by == "anyshape":
+    proposals = make(finding, frames) if make is not None and frames else []
+    if any(f.by == "anyshape" for f in frames):
         proposals = [p for p in proposals if p.kind in ("contiguous", "plain", "config")]
     return [*proposals, advice(finding)]
 
 
 def advice(finding: Finding) -> Remedy:
     """What a person can do, in the words of the disease."""
-    return Remedy("advice", finding.disease.advice)
+    text = finding.disease.advice
+    if finding.code == "D107" and finding.values and all(type(v) in (int, float) for v in finding.values):
+        text = "pass it as a tensor, or compute what follows from it outside of the compiled function"
+    return Remedy("advice", text)
 
 
-def environment(variable: str, source: str, dim: int | None = None) -> Remedy:
-    """A variable that torch reads, naming the source as torch does."""
-    value = source if dim is None else f"{source}:{dim}"
-    return Remedy("environment", f'export {variable}="{value}"', settings=((variable, value),))
+# -- the ways --------------------------------------------------------------------------------------------------
 
 
-def with_anyshape(finding: Finding, compilation: Compilation) -> Remedy:
-    """Compile the same function with anyshape; the table says the same without touching code."""
-    name = _function(compilation)
-    return Remedy("anyshape", f"{name} = anyshape.compile({name})", toml=table(finding, compilation))
+def environment(variable: str, subjects: Sequence[Subject]) -> list[Remedy]:
+    """A variable that torch reads, naming the sources as torch does."""
+    sources = [s.source if s.dim is None else f"{s.source}:{s.dim}" for s in subjects if s.source]
+    value = ",".join(dict.fromkeys(sources))
+    return [Remedy("environment", f'export {variable}="{value}"', settings=((variable, value),))] if value else []
 
 
-def table(finding: Finding, compilation: Compilation) -> str:
-    """A table of `anyshape.toml` that compiles the callable and names the dims that vary."""
-    lines = [f'["{_target(compilation)}"]', "compile = true"]
-    shape = _shape(finding, compilation)
-    if shape:
-        lines.append(f"shapes = {{ {_key(finding.argument)} = {_quoted(shape)} }}")
-    if finding.code == "D105" and _IDENTIFIER.fullmatch(finding.argument):
-        lines.append(f'layout = {{ {_key(finding.argument)} = "any" }}')
+def with_anyshape(finding: Finding, frames: Frames) -> list[Remedy]:
+    """Compile the same function with anyshape: by an edit, or by `anyshape.toml` without touching the code."""
+    found = []
+    sites = dict.fromkeys((f.compile_file, f.compile_line) for f in frames if f.compile_file)
+    changes = [edits.with_anyshape(*site) for site in sites]
+    if changes and all(changes):
+        found.append(_edit("anyshape", [e for change in changes for e in change]))
+    tables = dict.fromkeys(table(finding, frame) for frame in frames)
+    if tables and all(tables):
+        text = "put this into anyshape.toml, and run with `anyshape run` in the place of `python`"
+        found.append(Remedy("declared", text, toml=merged(tables)))
+    return found
+
+
+def table(finding: Finding, frame: Compilation) -> str:
+    """A table of `anyshape.toml` that compiles the callable and names the dims that vary; empty without a name."""
+    name, module = frame.root or frame.qualname or frame.name, frame.root_module or frame.module
+    if not _IDENTIFIER.fullmatch(name) or not _IDENTIFIER.fullmatch(module):
+        return ""
+    lines = [f'["{module}:{name}"]', "compile = true"]
+    if _is_root(frame):
+        shapes = _shapes(finding, frame)
+        if shapes:
+            items = ", ".join(f"{_key(a)} = {_quoted(shape)}" for a, shape in shapes.items())
+            lines.append(f"shapes = {{ {items} }}")
+        names = dict.fromkeys(s.argument for s in finding.about if _IDENTIFIER.fullmatch(s.argument))
+        if finding.code == "D105" and names:
+            items = ", ".join(f'{_key(n)} = "any"' for n in names)
+            lines.append(f"layout = {{ {items} }}")
     return "\n".join(lines)
 
 
-def _dynamic(finding: Finding, source: str, compilation: Compilation) -> list[Remedy]:
-    return [environment(DYNAMIC, source, finding.dim), with_anyshape(finding, compilation)] if source else []
+def merged(tables: Sequence[str] | Mapping[str, None]) -> str:
+    """Tables of several callables as one text, each callable once."""
+    by_header: dict[str, str] = {}
+    for text in tables:
+        by_header.setdefault(text.splitlines()[0], text)
+    return "\n\n".join(by_header.values())
 
 
-def _zero_one(finding: Finding, source: str, compilation: Compilation) -> list[Remedy]:
-    return [environment(UNBACKED, source, finding.dim), with_anyshape(finding, compilation)] if source else []
+def at_the_call(kind: str, template: str, finding: Finding, frames: Frames) -> list[Remedy]:
+    """An edit of the arguments where the compiled function is called; nothing where the calls are not found."""
+    changes: list[Edit] = []
+    names = {s.argument for s in finding.about}
+    calls = {(f.call_file, f.call_span): f for f in frames if _is_root(f)}
+    for (file, span), frame in calls.items():
+        positions = [p for p in frame.parameters if p != "self"]
+        for name in names:
+            if name not in positions:
+                return []
+            change = edits.argument(file, span, positions.index(name), name, template)
+            if not change:
+                return []
+            changes += change
+    return [_edit(kind, changes)] if changes else []
 
 
-def _anyshape(finding: Finding, source: str, compilation: Compilation) -> list[Remedy]:
-    return [with_anyshape(finding, compilation)]
+def flag(name: str, frames: Frames) -> list[Remedy]:
+    """A switch of torch, set where the function is compiled."""
+    files = dict.fromkeys(f.compile_file for f in frames if f.compile_file)
+    changes = [edits.after_imports(file, f"torch._dynamo.config.{name} = True") for file in files]
+    return [_edit("config", [e for c in changes for e in c])] if changes and all(changes) else []
 
 
-def _layout(finding: Finding, source: str, compilation: Compilation) -> list[Remedy]:
-    name = finding.argument
-    contiguous = Remedy("contiguous", f"{name} = {name}.contiguous()", settings=((name, "contiguous"),))
-    return [contiguous, with_anyshape(finding, compilation)]
+def _edit(kind: str, changes: Sequence[Edit]) -> Remedy:
+    """An edit in words, file by file."""
+    by_file: dict[str, list[Edit]] = {}
+    for change in dict.fromkeys(changes):
+        by_file.setdefault(change.file, []).append(change)
+    texts = [edits.said(found, f"{file.replace(chr(92), '/').rpartition('/')[2]} ") for file, found in by_file.items()]
+    return Remedy(kind, "; ".join(texts), edits=tuple(e for found in by_file.values() for e in found))
 
 
-def _parameter(finding: Finding, source: str, compilation: Compilation) -> list[Remedy]:
-    name = finding.argument
-    return [Remedy("plain", f"{name} = {name}.view_as({name})", settings=((name, "plain"),))]
+# -- by disease ------------------------------------------------------------------------------------------------
 
 
-def _value(finding: Finding, source: str, compilation: Compilation) -> list[Remedy]:
-    if not _whole(finding):
+def _dynamic(finding: Finding, frames: Frames) -> list[Remedy]:
+    return [*environment(DYNAMIC, finding.about), *with_anyshape(finding, frames)]
+
+
+def _zero_one(finding: Finding, frames: Frames) -> list[Remedy]:
+    return [*environment(UNBACKED, finding.about), *with_anyshape(finding, frames)]
+
+
+def _layout(finding: Finding, frames: Frames) -> list[Remedy]:
+    return [*at_the_call("contiguous", "{}.contiguous()", finding, frames), *with_anyshape(finding, frames)]
+
+
+def _parameter(finding: Finding, frames: Frames) -> list[Remedy]:
+    return at_the_call("plain", "{}[...]", finding, frames)  # a view: a Tensor through which gradients reach it
+
+
+def _value(finding: Finding, frames: Frames) -> list[Remedy]:
+    if not _numbers(finding):
         return []
-    return [environment(DYNAMIC, source), with_anyshape(finding, compilation)]
+    return [*environment(DYNAMIC, finding.about), *with_anyshape(finding, frames)]
 
 
-def _attribute(finding: Finding, source: str, compilation: Compilation) -> list[Remedy]:
-    if not _whole(finding):
+def _attribute(finding: Finding, frames: Frames) -> list[Remedy]:
+    if not _numbers(finding):
         return []
-    flag = "allow_unspec_int_on_nn_module"
-    config = Remedy("config", f"torch._dynamo.config.{flag} = True", settings=((flag, "True"),))
-    return [config, with_anyshape(finding, compilation)]
+    return [*flag("allow_unspec_int_on_nn_module", frames), *with_anyshape(finding, frames)]
 
 
-def _graph_break(finding: Finding, source: str, compilation: Compilation) -> list[Remedy]:
-    flags = {
-        "Dynamic shape operator": "capture_dynamic_output_shape_ops",
-        "Tensor.item()": "capture_scalar_outputs",
-        "capture_scalar_outputs": "capture_scalar_outputs",
-    }
-    found = [flag for text, flag in flags.items() if text in finding.detail]
-    return [Remedy("config", f"torch._dynamo.config.{f} = True", settings=((f, "True"),)) for f in found[:1]]
+def _graph_break(finding: Finding, frames: Frames) -> list[Remedy]:
+    found = [name for text, name in _FLAGS.items() if text in finding.detail]
+    return flag(found[0], frames) if found else []
 
 
-def _limit(finding: Finding, source: str, compilation: Compilation) -> list[Remedy]:
-    """The remedy of its cause."""
-    cause = re.match(r"the cause is (?P<code>D\d+)", finding.detail)
-    make = _PROPOSALS.get(cause["code"]) if cause else None
-    return make(finding, source, compilation) if make is not None and make is not _limit else []
-
-
-_PROPOSALS: Final[Mapping[str, Callable[[Finding, str, Compilation], list[Remedy]]]] = {
+_PROPOSALS: Final[Mapping[str, Callable[[Finding, Frames], list[Remedy]]]] = {
     "D101": _zero_one,
     "D102": _dynamic,
-    "D103": _anyshape,
+    "D103": with_anyshape,
     "D105": _layout,
-    "D106": _anyshape,
+    "D106": with_anyshape,
     "D107": _value,
     "D110": _attribute,
     "D111": _value,
     "D112": _parameter,
-    "D120": _anyshape,
-    "D121": _anyshape,
+    "D115": with_anyshape,
+    "D116": with_anyshape,
+    "D120": with_anyshape,
+    "D121": with_anyshape,
     "D122": _graph_break,
-    "D130": _limit,
-    "D140": _anyshape,
-    "D141": _anyshape,
+    "D140": with_anyshape,
+    "D141": with_anyshape,
 }
 
 
-def _whole(finding: Finding) -> bool:
-    """Whether all values seen are ints: torch can make those free."""
-    return bool(finding.values) and all(type(v) is int for v in finding.values)
+def _numbers(finding: Finding) -> bool:
+    """Whether all values seen are numbers: those can be made free."""
+    values = [v for s in finding.about for v in s.values]
+    return bool(values) and all(type(v) in (int, float) for v in values)
 
 
-def _function(compilation: Compilation) -> str:
-    found = _RESUMED.fullmatch(compilation.name)
-    name = found["name"] if found else compilation.qualname or compilation.name
-    name = name.rpartition("<locals>.")[2]
-    if name.endswith(".forward"):
-        return "model"  # a class is not what is compiled
-    return name if _IDENTIFIER.fullmatch(name) else "f"
+def _is_root(frame: Compilation) -> bool:
+    """Whether the frame is that of the callable itself, so that its arguments are those of the call."""
+    return not frame.root or frame.root == (frame.qualname or frame.name)
 
 
-def _target(compilation: Compilation) -> str:
-    found = _RESUMED.fullmatch(compilation.name)
-    name = found["name"] if found else compilation.qualname or compilation.name
-    name = name.rpartition("<locals>.")[2]
-    module = compilation.module if _IDENTIFIER.fullmatch(compilation.module) else "__main__"
-    return f"{module}:{name}" if _IDENTIFIER.fullmatch(name) else f"{module}:f"
-
-
-def _shape(finding: Finding, compilation: Compilation) -> str:
-    """The argument's dims: a name for the one that varies, `_` for the others."""
-    if finding.dim is None or not _IDENTIFIER.fullmatch(finding.argument):
-        return ""
-    described = re.search(r"\[(?P<sizes>[\d, ]*)\]", compilation.arguments.get(finding.argument, ""))
-    if described is None:
-        return ""
-    rank = len([s for s in described["sizes"].split(",") if s.strip()])
-    name = f"{finding.argument.rpartition('.')[2]}_{finding.dim}"
-    return " ".join(name if i == finding.dim else "_" for i in range(rank)) if finding.dim < rank else ""
+def _shapes(finding: Finding, frame: Compilation) -> dict[str, str]:
+    """The dims of each argument: a name for those that vary, `_` for the others."""
+    varied: dict[str, set[int]] = {}
+    for subject in finding.about:
+        if subject.dim is not None and subject.what == "shape" and _IDENTIFIER.fullmatch(subject.argument):
+            varied.setdefault(subject.argument, set()).add(subject.dim)
+    found: dict[str, str] = {}
+    for argument, dims in varied.items():
+        described = re.search(r"\[(?P<sizes>[\d, ]*)\]", frame.arguments.get(argument, ""))
+        rank = len([s for s in described["sizes"].split(",") if s.strip()]) if described is not None else 0
+        if max(dims) < rank:
+            name = argument.rpartition(".")[2]
+            found[argument] = " ".join(f"{name}_{i}" if i in dims else "_" for i in range(rank))
+    return found
 
 
 def _key(argument: str) -> str:

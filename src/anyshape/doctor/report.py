@@ -14,13 +14,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from anyshape import local_files, plain_text
-from anyshape.doctor import diagnosis
-from anyshape.doctor.events import Calls, Compilation, End, Event, GraphBreak, ProgramMade, Run, Trouble
-from anyshape.doctor.findings import Finding, Trial
+from anyshape.doctor import diagnosis, guard_text
+from anyshape.doctor.events import (
+    Calls,
+    Code,
+    Compilation,
+    EagerCalls,
+    End,
+    Event,
+    GraphBreak,
+    ProgramMade,
+    Reason,
+    Run,
+    Trouble,
+)
+from anyshape.doctor.findings import Finding, Subject, Trial
 
 SCHEMA: Final = "anyshape-doctor-1"
 _SHOWN = 8
 _LARGEST_SOURCE: Final = 16 << 20  # bytes
+_UNTRIED: Final = "not tried yet: --verify runs the program with it and compares"
 _EXCERPT = 3  # lines before and after the one that matters
 
 
@@ -33,6 +46,8 @@ class Report:
     compilations: tuple[Compilation, ...]
     graph_breaks: tuple[GraphBreak, ...] = ()
     calls: tuple[Calls, ...] = ()
+    eager: tuple[EagerCalls, ...] = ()
+    code: tuple[Code, ...] = ()
     programs: tuple[ProgramMade, ...] = ()
     end: End | None = None
     problems: tuple[str, ...] = ()
@@ -50,6 +65,8 @@ class Report:
             compilations=tuple(sorted((e for e in listed if isinstance(e, Compilation)), key=lambda c: c.start)),
             graph_breaks=tuple(e for e in listed if isinstance(e, GraphBreak)),
             calls=tuple(e for e in listed if isinstance(e, Calls)),
+            eager=tuple(e for e in listed if isinstance(e, EagerCalls)),
+            code=tuple(e for e in listed if isinstance(e, Code)),
             programs=tuple(e for e in listed if isinstance(e, ProgramMade)),
             end=next((e for e in reversed(listed) if isinstance(e, End)), None),
             problems=tuple([*problems, *dict.fromkeys(troubles)][:100]),
@@ -57,9 +74,23 @@ class Report:
 
     @property
     def compiles(self) -> int:
-        """Programs made: stock torch's compilations, and anyshape's programs."""
-        stock = sum(c.outcome not in ("skipped", "retraced") for c in self.compilations if c.by == "stock")
-        return stock + len(self.programs)
+        """Programs made: stock torch's compilations that gave one, and anyshape's programs."""
+        return sum(c.outcome == "compiled" for c in self.compilations if c.by == "stock") + len(self.programs)
+
+    @property
+    def failed(self) -> int:
+        """Compilations that ended in an error."""
+        return sum(c.outcome == "failed" for c in self.compilations)
+
+    @property
+    def refused(self) -> int:
+        """Compilations that the recompile limit refused."""
+        return sum(c.outcome == "limit" for c in self.compilations)
+
+    @property
+    def eager_calls(self) -> int:
+        """Calls that ran eagerly: after the limit, or because anyshape had no program for them."""
+        return sum(e.count for e in self.eager)
 
     @property
     def seconds(self) -> float:
@@ -83,7 +114,10 @@ class Report:
                 "compiles": self.compiles,
                 "seconds": round(self.seconds, 6),
                 "seconds_lost": round(self.lost, 6),
+                "failed": self.failed,
+                "refused": self.refused,
                 "calls": self.call_count,
+                "eager_calls": self.eager_calls,
                 "graph_breaks": len(self.graph_breaks),
                 "findings": len(self.findings),
                 "ended": "unknown" if self.end is None else self.end.how,
@@ -92,6 +126,8 @@ class Report:
             "compilations": [dataclasses.asdict(c) for c in self.compilations],
             "graph_breaks": [dataclasses.asdict(b) for b in self.graph_breaks],
             "calls": [dataclasses.asdict(c) for c in self.calls],
+            "eager_calls": [dataclasses.asdict(e) for e in self.eager],
+            "code": [dataclasses.asdict(c) for c in self.code],
             "programs": [dataclasses.asdict(p) for p in self.programs],
             "trial": None if self.trial is None else dataclasses.asdict(self.trial),
             "problems": list(self.problems),
@@ -124,10 +160,14 @@ class Report:
         return plain_text.lines("\n".join(lines))
 
     def headline(self) -> str:
-        made = f"{_count(self.compiles, 'program')} compiled in {self.seconds:.2f} s, {_count(self.call_count, 'call')}"
+        made = f"{count(self.compiles, 'program')} compiled in {self.seconds:.2f} s"
+        made += f", {count(self.failed, 'compilation')} failed" if self.failed else ""
+        made += f", {self.refused} refused at the recompile limit" if self.refused else ""
+        made += f", {count(self.call_count, 'call')} served"
+        made += f", {count(self.eager_calls, 'call')} ran eagerly" if self.eager_calls else ""
         if not self.findings:
             return f"no finding: {made}"
-        return f"{_count(len(self.findings), 'finding')}, {self.lost:.2f} s lost: {made}"
+        return f"{count(len(self.findings), 'finding')}, {self.lost:.2f} s lost: {made}"
 
     def print(self) -> None:
         """In colour where rich is installed, else plain; to the error stream, since the other one is the program's."""
@@ -147,7 +187,9 @@ class Report:
             console.print()
             console.print(Text(f"{number}. {first}", style=styles[finding.disease.severity]))
             for line in rest:
-                console.print(Text(f"   {line}", style="green" if line.startswith(("remedy:", "proved:")) else ""))
+                console.print(
+                    Text(f"   {line}", style="green" if line.startswith(("remedy:", "proved:", "or:")) else "")
+                )
         tail = str(self).splitlines()
         for line in tail[-6:]:
             if line.startswith(("and ", "with remedies:", "not read:")):
@@ -160,24 +202,64 @@ def described(finding: Finding) -> list[str]:
     lines = [f"{finding.code} {finding.disease.title}{subject}", f"where:  {place(finding.file, finding.line)}"]
     if finding.source_line:
         lines.append(f"        {finding.source_line}")
-    if finding.values:
-        lines.append(f"values: {', '.join(str(v) for v in finding.values[:12])}")
+    lines += [f"values: {text}" for text in values(finding)]
     lines.append(f"why:    {finding.detail}")
-    lines.append(f"cost:   {finding.seconds:.2f} s in {_count(finding.compiles, 'compilation')} of {finding.function}")
-    lines.append(f"remedy: {finding.remedy.text}")
-    if finding.remedy.toml:
-        lines += ["        or, in anyshape.toml:", *(f"        {line}" for line in finding.remedy.toml.splitlines())]
+    lines.append(f"cost:   {cost(finding)}")
+    lines += remedy_lines(finding)
     if finding.trial is not None:
-        lines.append(f"proved: {proof(finding.trial)}")
+        lines.append(f"{'tried: ' if finding.trial.slower else 'proved:'} {proof(finding.trial)}")
+    for other in finding.others if finding.tried else ():
+        lines += [f"or:     {other.text}", *(f"        {line}" for line in other.toml.splitlines())]
     return [plain_text.lines(line) for line in lines]  # a trace is a stranger's
+
+
+def values(finding: Finding) -> list[str]:
+    """The values that were seen, of each thing that changed."""
+    if not finding.about:
+        return [", ".join(str(v) for v in finding.values[:12])] if finding.values else []
+    single = len(finding.about) == 1
+    texts = [(s.text, ", ".join(str(v) for v in s.values[:12])) for s in finding.about[:_SHOWN] if s.values]
+    return [shown if single else f"{name}: {shown}" for name, shown in texts]
+
+
+def cost(finding: Finding) -> str:
+    """What it cost, in compilations and in calls."""
+    if finding.code == "D130":
+        text = f"{count(finding.compiles, 'compilation')} of {finding.function} refused"
+    else:
+        text = f"{finding.seconds:.2f} s in {count(finding.compiles, 'compilation')} of {finding.function}"
+    return text + (f"; {count(finding.eager_calls, 'call')} ran eagerly" if finding.eager_calls else "")
+
+
+def remedy_lines(finding: Finding) -> list[str]:
+    """What to do: proved, to be tried, or said to be nothing that can be done automatically."""
+    remedy = finding.remedy
+    if not remedy.applicable:
+        return [f"remedy: no automatic remedy; {remedy.text}"]
+    word = "remedy:" if finding.tried else "to try:"
+    lines = [f"{word} {remedy.text}", *(f"        {line}" for line in remedy.toml.splitlines())]
+    return lines if finding.tried else [*lines, f"        ({_UNTRIED})"]
 
 
 def proof(trial: Trial) -> str:
     """A trial in a line."""
-    counts = f"{trial.compiles_before} compilations become {trial.compiles_after}"
-    seconds = f"{trial.seconds_before:.2f} s become {trial.seconds_after:.2f} s"
+    counts = f"{count(trial.compiles_before, 'program')} before, {trial.compiles_after} with it"
+    seconds = f"{trial.seconds_before:.2f} s of compiling before, {trial.seconds_after:.2f} s with it"
     outputs = {"equal": "outputs equal", "different": "OUTPUTS DIFFER"}.get(trial.outputs, "outputs not compared")
-    return f"{counts}, {seconds}, {outputs}" + (f" ({trial.detail})" if trial.detail else "")
+    eager = f", {trial.eager_before} eager calls before, {trial.eager_after} with it" if trial.eager_before else ""
+    slower = "; compiling took longer here" if trial.slower else ""
+    return f"{counts}, {seconds}{eager}, {outputs}{slower}" + (f" ({trial.detail})" if trial.detail else "")
+
+
+def change(reason: Reason) -> str:
+    """What a call lacked for a program, in a few words: `x.shape[0]: 8 -> 9`."""
+    name = guard_text.argument(reason.source) or reason.kind
+    where = Subject(name, reason.dim, (), "stride" if reason.kind == "stride" else "shape").text
+    if reason.kind == "shape":
+        return f"{where} is {reason.actual}, and {guard_text.readable(reason.guard)} does not hold"
+    if reason.kind == "aliasing":
+        return f"not so now: {guard_text.readable(reason.guard)}"
+    return f"{where}: {reason.expected} -> {reason.actual}"
 
 
 def place(file: str, line: int) -> str:
@@ -204,5 +286,6 @@ def by_program(report: Report) -> Mapping[str, int]:
     return found
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """`1 call`, `2 calls`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

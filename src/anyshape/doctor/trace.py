@@ -263,11 +263,12 @@ def _reasons(texts: Iterable[str], file: _File, frame_file: str) -> list[Reason]
 
 
 def _full(short: str, file: _File, frame_file: str) -> str:
-    """torch cuts the start off a file's name in its reasons; the table of strings has it whole."""
+    """torch cuts folders off the start of a file's name in its reasons; the table of strings has it whole."""
     if not short or os.path.isabs(short):
         return short
     known = [frame_file, *file.strings.values()]
-    return next((k for k in known if k.endswith(short)), short)
+    # Whole folders, or all but the first letter: where a file shares only `/` with torch's, that goes with it.
+    return next((k for k in known if k.endswith(f"/{short}") or (k.startswith("/") and k[2:] == short)), short)
 
 
 def _file(frame: Mapping[str, Any], file: _File) -> str:

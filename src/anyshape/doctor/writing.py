@@ -10,39 +10,45 @@ from __future__ import annotations
 import os
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from anyshape import spec_file
-from anyshape.doctor.findings import Finding
 
 _HEADER = re.compile(r'^\["(?P<target>[^"]+)"\]$')
 _PAIR = re.compile(r"^(?P<key>\w+) = (?P<value>.+)$")
 _ITEM = re.compile(r'("[^"]*"|\w+) = ("[^"]*")')
 
 
-def tables(findings: Sequence[Finding]) -> dict[str, dict[str, str]]:
-    """What the findings say, by callable: several findings about one callable share a table."""
+def tables(texts: Iterable[str]) -> dict[str, dict[str, str]]:
+    """What remedies say, by callable: several about one callable share a table."""
     found: dict[str, dict[str, str]] = {}
-    for finding in findings:
-        header, *lines = (finding.remedy.toml or _other(finding)).splitlines() or [""]
-        match = _HEADER.match(header)
-        if match is None:
-            continue
-        table = found.setdefault(match["target"], {})
-        for line in lines:
-            pair = _PAIR.match(line)
-            if pair is not None:
+    for text in texts:
+        target = ""
+        for line in text.splitlines():
+            match, pair = _HEADER.match(line), _PAIR.match(line)
+            if match is not None:
+                target = match["target"]
+                found.setdefault(target, {})
+            elif pair is not None and target:
+                table = found[target]
                 table[pair["key"]] = _merged(table.get(pair["key"]), pair["value"])
     return found
 
 
-def write(findings: Sequence[Finding], path: str | os.PathLike[str] | None = None) -> tuple[pathlib.Path, list[str]]:
-    """Put the declarations into the file; given back are its path and the targets that were added or changed."""
+def text(texts: Iterable[str]) -> str:
+    """Several declarations as one text, each callable once."""
+    merged = tables(texts).items()
+    parts = ["\n".join([f'["{target}"]', *(f"{k} = {v}" for k, v in table.items())]) for target, table in merged]
+    return "\n\n".join(parts)
+
+
+def write(texts: Iterable[str], path: str | os.PathLike[str] | None = None) -> tuple[pathlib.Path, list[str]]:
+    """Put declarations into the file; given back are its path and the targets that were added or changed."""
     where = pathlib.Path(path) if path is not None else spec_file.find() or pathlib.Path(spec_file.FILE_NAME)
     before = where.read_text(encoding="utf-8") if where.exists() else ""
     text = before
     changed: list[str] = []
-    for target, table in tables(findings).items():
+    for target, table in tables(texts).items():
         after = _with_table(text, target, table)
         if after != text:
             text, changed = after, [*changed, target]
@@ -71,10 +77,6 @@ def _with_table(text: str, target: str, table: dict[str, str]) -> str:
         p for p in pairs if not re.search(rf"^\s*{p.split(' ')[0]}\b", said, re.M) and p.split(" ")[0] not in nested
     ]
     return "\n".join([*lines[: start + 1], *missing, *lines[start + 1 :]]) + "\n"
-
-
-def _other(finding: Finding) -> str:
-    return next((r.toml for r in finding.others if r.toml), "")
 
 
 def _merged(one: str | None, other: str) -> str:

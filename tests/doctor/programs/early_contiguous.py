@@ -1,4 +1,4 @@
-# expect: D141 x 0 anyshape
+# expect: D141 x 0 advice
 import torch
 from torch._dynamo.decorators import mark_unbacked
 

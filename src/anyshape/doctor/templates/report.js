@@ -20,6 +20,7 @@
   }
 
   function timeline() {
+    if (!document.getElementById("timeline-chart")) return;
     const traces = Object.keys(kinds).map((kind) => {
       const some = data.compilations.filter((c) => c.kind === kind);
       return {
@@ -30,11 +31,17 @@
       };
     }).filter((t) => t.x.length);
     const ids = [...new Set(data.calls.map((c) => c[0]))];
+    const last = Math.max(...data.calls.map((c) => c[1]), ...data.compilations.map((c) => c.start + c.seconds), 0.001);
+    const width = last / 60;
     ids.forEach((id, i) => {
-      const some = data.calls.filter((c) => c[0] === id);
+      const sums = new Map();
+      for (const [, time, count] of data.calls.filter((c) => c[0] === id)) {
+        const bin = Math.min(59, Math.floor(time / width));
+        sums.set(bin, (sums.get(bin) || 0) + count);
+      }
       traces.push({
-        type: "histogram", histfunc: "sum", name: `calls of ${id}`, x: some.map((c) => c[1]), y: some.map((c) => c[2]),
-        yaxis: "y2", nbinsx: 60, showlegend: ids.length < 9, marker: { color: colours[i % colours.length] },
+        type: "bar", name: `calls of ${id}`, x: [...sums.keys()].map((bin) => (bin + 0.5) * width), y: [...sums.values()], width,
+        yaxis: "y2", showlegend: ids.length < 9, marker: { color: colours[i % colours.length] },
       });
     });
     Plotly.react("timeline-chart", traces, layout({
@@ -50,6 +57,7 @@
   };
 
   function map() {
+    if (!document.getElementById("map-chart")) return;
     const across = document.getElementById("axis-x").value;
     const up = document.getElementById("axis-y").value;
     const points = inFunction();
@@ -132,12 +140,39 @@
     event.currentTarget.setAttribute("aria-label", `Colour theme: ${name}`);
     draw();
   });
-  function draw() { timeline(); map(); }
+  function draw() {
+    if (!window.Plotly) return;
+    timeline();
+    map();
+  }
+
+  async function unpack() {
+    const packed = Uint8Array.from(atob(document.getElementById("charts").textContent), (c) => c.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const script = document.createElement("script");
+    script.textContent = `${await new Response(stream).text()}\nwindow.Plotly = window.Plotly || window.moduleName;`;
+    document.head.append(script);
+    draw();
+  }
+
+  // A link to a compilation opens it.
+  function reveal() {
+    const found = location.hash && document.getElementById(location.hash.slice(1));
+    if (found instanceof HTMLDetailsElement) {
+      found.open = true;
+      found.scrollIntoView();
+      found.querySelector("summary").focus();
+    }
+  }
+  addEventListener("hashchange", reveal);
   document.getElementById("search")?.addEventListener("input", filter);
   document.querySelectorAll(".severity").forEach((box) => box.addEventListener("change", filter));
   document.querySelectorAll(".copy").forEach((button) => button.addEventListener("click", copy));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  functions();
-  axes();
-  draw();
+  if (document.getElementById("map-chart")) {
+    functions();
+    axes();
+  }
+  reveal();
+  unpack().catch(() => document.querySelectorAll(".chart").forEach((chart) => { chart.textContent = "This browser cannot draw the chart; the tables have the same."; }));
 })();

@@ -1,0 +1,168 @@
+"""What one reason of a recompile comes to: which disease it is.
+
+Owns the judgement of a single guard that failed. What belongs to one finding is `diagnosis`'s. Knows events and the
+text of guards; nothing of torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+from anyshape.doctor import guard_text
+from anyshape.doctor.events import Compilation, Reason
+
+_BRANCH = re.compile(r"^\s*(if|elif|while|assert)\b|\bif\b.*\belse\b|[<>!=]=|[<>]")
+STRIDED = re.compile(r"\b(empty_strided|as_strided)\s*\(")
+LAYOUT = re.compile(r"\.(is_contiguous|stride|is_non_overlapping_and_dense|storage_offset|dim_order)\s*\(")
+_OUT = re.compile(r"\bout\s*=")
+_TENSOR_KINDS = {"Tensor", "Parameter", "Buffer"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cause:
+    """What one reason comes to: the parts of a finding that say which one it is."""
+
+    code: str
+    file: str
+    line: int
+    source_line: str
+    source: str
+    dim: int | None
+    values: tuple[Any, ...]
+    detail: str
+    asked_by: str = "user"
+    frame: tuple[str, int] = ("", 0)
+    what: str = "shape"  # of the dim: shape | stride
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What makes two causes one finding: one disease at one line, with one remedy.
+
+        Where torch itself bounds a size, the line is only that of some use: those of a function are one.
+        """
+        where = self.frame if self.code in ("D101", "D102") else (self.file, self.line)
+        free = self.code in ("D107", "D110", "D111") and all(type(v) in (int, float) for v in self.values)
+        return self.code, where, free
+
+    @property
+    def subject(self) -> tuple[Any, ...]:
+        """What it is about."""
+        return self.source, self.dim, self.what
+
+
+def small(reason: Reason) -> bool:
+    return reason.expected in (0, 1) or reason.actual in (0, 1)
+
+
+def classify(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, ...]]) -> Cause:
+    code, detail = _disease(reason, compilation, repeated)
+    values = (reason.expected, reason.actual) if reason.kind not in ("shape", "stride", "item", "aliasing") else ()
+    if reason.kind == "stride" and reason.dim is not None and not isinstance(reason.expected, str):
+        values = (reason.expected, reason.actual)
+    if reason.kind == "shape":
+        values = tuple(reason.actual) if isinstance(reason.actual, list | tuple) else (reason.actual,)
+    file, line, code_line = reason.file, reason.line, reason.code
+    if not file:
+        file, line, code_line = compilation.file, compilation.line, ""
+    shown = tuple(_plain(v) for v in values if v is not None)
+    return Cause(
+        code,
+        file,
+        line,
+        code_line,
+        reason.source,
+        reason.dim,
+        shown,
+        detail,
+        reason.asked_by,
+        (compilation.file, compilation.line),
+        "stride" if reason.kind == "stride" else "shape",
+    )
+
+
+def _disease(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, ...]]) -> tuple[str, str]:
+    """The code for one reason, and a sentence."""
+    name = guard_text.argument(reason.source)
+    change = f"{reason.expected!r} before" + ("" if reason.actual is None else f", {reason.actual!r} now")
+    again = (compilation.file, compilation.line, compilation.name, reason.source, reason.dim) in repeated
+    if reason.kind in ("shape", "size", "stride"):
+        if STRIDED.search(reason.code):
+            asked = change if reason.kind == "size" else guard_text.readable(reason.guard)
+            return "D140", f"strides are asked about: {asked}"
+        if LAYOUT.search(reason.code) and reason.kind != "size":
+            return "D141", f"a layout property is asked for: {guard_text.readable(reason.guard)}"
+    if reason.kind == "size":
+        if small(reason):
+            return "D101", change
+        if _OUT.search(reason.code) and (again or _is_buffer(name, reason.code)):
+            return "D106", change
+        # A size that was to be free from the start, or was refused before, did not stay free: something ties it.
+        tied = compilation.dynamic == "dynamic=True" or (again and compilation.dynamic != "dynamic=False")
+        return ("D103" if tied else "D102"), change
+    if reason.kind == "shape":
+        return _of_relation(reason, name)
+    if reason.kind == "stride":
+        return "D105", f"stride {change}" if not isinstance(
+            reason.expected, str
+        ) else f"not so: {guard_text.readable(reason.guard)}"
+    if reason.kind == "item":
+        return ("D104" if _BRANCH.search(reason.code) else "D107"), f"not so now: {guard_text.readable(reason.guard)}"
+    if reason.kind == "rank":
+        return "D114", f"{reason.expected} dims before, {reason.actual} now"
+    if reason.kind in ("dtype", "keys", "device"):
+        return ("D108" if reason.kind == "dtype" else "D114"), change
+    if reason.kind in ("requires_grad", "global_state"):
+        return (
+            "D109",
+            change if reason.kind == "requires_grad" else "grad mode, autocast or another global state changed",
+        )
+    if reason.kind in ("tensor_type", "type"):
+        kinds = {str(reason.expected).split(".")[-1].strip("'<>"), str(reason.actual)}
+        held = guard_text.is_global(reason.source) or "." in name
+        if kinds <= _TENSOR_KINDS or not held:
+            return ("D112" if kinds <= _TENSOR_KINDS else "D114"), change
+    if reason.kind == "length":
+        return "D113", f"length {change}" if reason.actual is not None else guard_text.readable(reason.guard)
+    if reason.kind == "aliasing":
+        same = "one tensor before, and are two now" if " is " in reason.guard else "two tensors before, and are one now"
+        return "D115", f"they were {same}"
+    if reason.kind == "offset":
+        now = "" if reason.actual is None else f", {reason.actual} now"
+        return "D116", f"it began at element {reason.expected} of its memory before{now}"
+    if guard_text.is_global(reason.source) or _root(reason.source) in compilation.freevars:
+        return "D111", change
+    if re.match(r"^L\[[^\]]*\](\[[^\]]*\])*\.", reason.source):
+        return "D110", change
+    if reason.kind == "value" and reason.source:
+        return "D107", change
+    return "D114", guard_text.readable(reason.guard) if reason.kind == "backend" or not reason.source else change
+
+
+def _of_relation(reason: Reason, name: str) -> tuple[str, str]:
+    small = reason.actual in (0, 1) if not isinstance(reason.actual, list | tuple) else bool({0, 1} & {*reason.actual})
+    small = small or (reason.actual is None and guard_text.is_zero_one(reason.guard))  # a trace has no values
+    if small and re.match(r"^2 <= ", reason.guard):
+        return "D101", f"the program was made for sizes of 2 and more: {guard_text.readable(reason.guard)}"
+    if _OUT.search(reason.code):
+        return "D106", f"the call fixes the size: {guard_text.readable(reason.guard)}"
+    if reason.asked_by == "user" and _BRANCH.search(reason.code):
+        return "D104", f"this branch went the other way: {guard_text.readable(reason.guard)}"
+    if small and not reason.code:
+        return "D101", f"not so at {reason.actual}: {guard_text.readable(reason.guard)}"
+    return "D103", f"not so now: {guard_text.readable(reason.guard)}"
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, int | float | bool | str) else str(value)
+
+
+def _is_buffer(name: str, code: str) -> bool:
+    found = re.search(r"\bout\s*=\s*(?P<what>\([^)]*\)|[\w.]+)", code)
+    return bool(found and re.search(rf"\b{re.escape(name.split('[')[0])}\b", found["what"]))
+
+
+def _root(source: str) -> str:
+    found = re.match(r"^[LG]\[(['\"])(.+?)\1\]", source)
+    return found[2] if found else ""
