@@ -53,6 +53,19 @@ def parts(x: Tensor, y: Tensor) -> list[Tensor]:
     return [t.sum(0) for t in x.chunk(2, 1)] + [y[: x.shape[0]].flatten()]
 
 
+def flat(x: Tensor, y: Tensor) -> list[Tensor]:
+    """A view of the input where a size is 1, else a copy."""
+    return [x.mT.reshape(-1), (y + 1).mT.reshape(-1)]
+
+
+def clamped(x: Tensor, y: Tensor) -> list[Tensor]:
+    return [x[: y.shape[0]], y[2:] * 2, torch.diagonal(x.reshape(-1, 1) + y.T)]
+
+
+def rows(x: Tensor, y: Tensor) -> Tensor:
+    return x.expand(x.shape[0], y.shape[0]) / y.shape[0]
+
+
 def windows(x: Tensor, y: Tensor) -> Tensor:
     return F.conv1d(x.unsqueeze(0), torch.ones(2, 3, 2)) if x.shape[0] == 3 else F.pad(x, (1, y.shape[0])).cumsum(1)
 
@@ -72,6 +85,9 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[[int, int], tuple[Tensor
     "broadcast": (broadcast, lambda n, k: (torch.randn(n, 3), torch.randn(k, 3))),
     "normalized": (normalized, lambda n, k: (torch.randn(n, k), torch.randn(n))),
     "parts": (parts, lambda n, k: (torch.randn(n, k), torch.randn(n, 2, k))),
+    "flat": (flat, lambda n, k: (torch.randn(n, k), torch.randn(k, n, 2))),
+    "clamped": (clamped, lambda n, k: (torch.randn(n, 2), torch.randn(k, 1))),
+    "rows": (rows, lambda n, k: (torch.randn(n, 1), torch.randn(k))),
     "windows": (windows, lambda n, k: (torch.randn(n, k), torch.randn(n))),
     "written": (written, lambda n, k: (torch.randn(n, k), torch.randn(n, k))),
 }
