@@ -204,7 +204,7 @@ def _unwrapped(live: Any) -> str | None:
     if inner is None:
         return None
     name = getattr(inner, "__name__", "fn")
-    if getattr(function, "__code__", None) is torch.no_grad()(_unwrapped).__code__:
+    if str(getattr(function, "__globals__", {}).get("__name__")).startswith("torch."):  # one of its grad modes
         mode = "torch.inference_mode" if _enters_inference(function) else "torch.no_grad"
         return f"take the decorator off {name}, and: with {mode}(): anyshape.precompile({name}, args)"
     return f"anyshape.precompile({name}.__wrapped__, args), or take the decorator off"
@@ -215,4 +215,4 @@ def _enters_inference(function: Any) -> bool:
     return any(
         getattr(getattr(cell.cell_contents, "__self__", cell.cell_contents), "__class__", None) is torch.inference_mode
         for cell in function.__closure__ or ()
-    )
+    ) or "inference" in " ".join((function.__code__.co_name, *function.__code__.co_names))
