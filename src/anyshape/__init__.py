@@ -84,6 +84,8 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and that there ar
             return errors.NewBehaviorError
         if name not in _HOME:
             raise AttributeError(f"module 'anyshape' has no attribute {name!r}")
+        if _HOME[name] not in ("errors", "programs"):
+            importlib.import_module("anyshape._torch")  # says it if torch is missing or not supported
         value = globals()[name] = getattr(importlib.import_module(f"anyshape.{_HOME[name]}"), name)
         return value
 

@@ -119,8 +119,9 @@ def _run(commands: Any) -> None:
         text="The script itself is not changed. What follows its name is passed on to it.",
         example="anyshape run train.py --epochs 3",
     )
-    parser.usage = "anyshape run [-h] SCRIPT [ARGS]..."
-    parser.rest = "program"
+    parser.usage = "anyshape run [-h] [-m] SCRIPT [ARGS]..."
+    parser.add_argument("-m", dest="module", action="store_true", help="Run a module by its name, as python -m does.")
+    parser.rest, parser.rest_begins_after = "program", ("-m",)
 
 
 def _do_run(given: argparse.Namespace) -> int:
@@ -131,7 +132,7 @@ def _do_run(given: argparse.Namespace) -> int:
         )
     from anyshape import hooks
 
-    hooks.run(given.program[0], given.program[1:])
+    hooks.run(given.program[0], given.program[1:], module=given.module)
     return 0
 
 

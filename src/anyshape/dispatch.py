@@ -185,7 +185,8 @@ class Admission:
         """The sizes of the capture are served: it was verified at them before it was compiled."""
         key: list[sympy.Basic] = []
         values = dict(self.recording.actuals)
-        offsets = {r.text: s for s, r in self.recording.symbols.items() if r.kind == "offset" and s in self.places}
+        asked = (s for s, at in self._at.items() if at is not None and s in self.recording.symbols)
+        offsets = {r.text: r.symbol for r in map(self.recording.symbols.__getitem__, asked) if r.kind == "offset"}
         for record in self.inputs:
             offset = offsets.get(_offset_text(record.source))
             parts = [*record.sizes, *(record.strides if record.kind == "tensor" else ()), *([offset] if offset else ())]

@@ -17,7 +17,7 @@ import sympy
 import torch
 import torch.nn.functional as F
 
-from anyshape import attempts, compiler, dispatch, engine, merging, ops, verify
+from anyshape import attempts, compiler, engine, merging, ops, verify
 from anyshape._torch import (
     aliases,
     capture,
@@ -262,18 +262,15 @@ def a_stand_in_is_not_verified() -> Iterator[None]:
 
 @fault
 def every_key_is_admitted() -> Iterator[None]:
-    with replaced(Admission, "refuses", lambda self, key: None):
+    with replaced(Admission, "_judge", lambda self, key: True):
         yield
 
 
 @fault
 def no_new_key_is_admitted() -> Iterator[None]:
-    refuses = Admission.refuses
+    judge = Admission._judge
 
-    def strict(self: Admission, key: Any) -> Any:
-        return dispatch.Refusal("class", "new") if self.known else refuses(self, key)
-
-    with replaced(Admission, "refuses", strict):
+    with replaced(Admission, "_judge", lambda self, key: False if self.known else judge(self, key)):
         yield
 
 

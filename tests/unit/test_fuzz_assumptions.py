@@ -63,7 +63,7 @@ def test_an_export_that_checks_nothing_is_seen(monkeypatch: Any) -> None:
 
 
 def test_an_assumption_that_is_not_checked_is_seen(monkeypatch: Any) -> None:
-    monkeypatch.setattr(Admission, "refuses", lambda self, key: None)
+    monkeypatch.setattr(Admission, "_judge", lambda self, key: True)
     alone = dataclasses.replace(BRANCH, steps=BRANCH.steps[:1], results=("v0",))
     checks = assumptions.check(alone, "aot_eager")
     assert checks and not any(c.holds for c in checks)
