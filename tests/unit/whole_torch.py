@@ -36,7 +36,7 @@ class Picture:
         self.environment = dict(os.environ)
 
     def _look(self, name: str, owner: Any, key: str, value: Any) -> None:
-        if isinstance(value, _SWAPPED):
+        if _may_be_swapped(owner, value):
             self.seen[name, key] = (owner, value)
         elif isinstance(value, dict) and any(map(callable, [*value, *value.values()])) and not all(map(_is_id, value)):
             self.tables[name, key] = (value, dict(value))
@@ -55,7 +55,7 @@ class Picture:
                 found += [
                     f"{name}.{key}"
                     for key, value in list(vars(owner).items())
-                    if isinstance(value, _SWAPPED) and (name, key) not in self.seen
+                    if _may_be_swapped(owner, value) and (name, key) not in self.seen
                 ]
         for (name, key), (table, before) in self.tables.items():
             now = dict(table) if isinstance(table, dict) else dict(enumerate(table))
@@ -67,6 +67,11 @@ class Picture:
             found += [f"{name}.{key}" for key, value in before.items() if after.get(key) != value]
         found += [f"os.environ[{k}]" for k, v in self.environment.items() if os.environ.get(k) != v]
         return sorted(set(found))
+
+
+def _may_be_swapped(owner: Any, value: Any) -> bool:
+    """What a patch may be of; a flag only of a class, where it is what its instances are."""
+    return isinstance(value, _SWAPPED) or (isinstance(owner, type) and isinstance(value, bool))
 
 
 def _is_id(key: Any) -> bool:
