@@ -122,11 +122,7 @@ def interrupt(moments: int, seed: int) -> int:
     return arrived
 
 
-def test_a_deadline_arrives_at_any_moment() -> None:
-    assert interrupt(5, seed=0) > 0
-
-
-@pytest.mark.slow
+@pytest.mark.slow  # which moments they are depends on the clock
 def test_two_hundred_deadlines_arrive() -> None:
     assert interrupt(200, seed=1) > 100
 
