@@ -3,13 +3,14 @@
     python benchmarks/fuzz_files.py --seconds 600 [--target container|manifest|toml]
 
 Whatever the bytes are, reading them ends, in time, with a value or an `anyshape.Error`, and memory stays flat. What
-reaches lines that nothing has reached before is kept and mutated further: by atheris where it is installed, else by
-what is written here. Status 1 if anything was found.
+reaches lines that nothing has reached before is kept and mutated further: by what is written here, or with `--atheris`
+by atheris (one target then, container if none is named). Status 1 if anything was found.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -25,16 +26,23 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from anyshape import spec_file
-from anyshape.artifact import container, inspecting, manifest
-from anyshape.errors import Error
+if "--atheris" in sys.argv:  # it follows the modules that are imported here, and no others
+    import atheris  # type: ignore[import-not-found]
+
+    followed = atheris.instrument_imports(include=["anyshape", "json", "tomllib"])
+else:
+    followed = contextlib.nullcontext()
+with followed:
+    from anyshape import spec_file
+    from anyshape.artifact import container, inspecting, manifest
+    from anyshape.errors import Error
 
 SLOW = 5.0  # seconds that no input may take
 HERE = {n: f"{n} 1" for n in manifest.ENVIRONMENT}
 FACTS: dict[str, Any] = {
     "warning": "code", "name": "f", "key": "k" * 64, "environment": HERE, "source": {"function f": "abc"},
     "declaration": {"shapes": {"x": "n"}}, "weights": "live",
-    "programs": [{"behaviour": "every size", "predicates": [{"text": "n > 8", "file": "f.py", "line": 3}]}],
+    "programs": [{"behavior": "every size", "predicates": [{"text": "n > 8", "file": "f.py", "line": 3}]}],
 }  # fmt: skip
 TOML = b"""["m:f"]
 shapes = { x = "batch seq 512", y = "batch ..." }
@@ -94,6 +102,7 @@ def _seeds() -> dict[str, tuple[Callable[[bytes], None], list[bytes]]]:
     listed = [{"name": "a/b", "bytes": 6, "sha256": hashlib.sha256(b"member").hexdigest()}]
     text = json.dumps({**FACTS, "members": listed}).encode()
     whole = container.pack(FACTS, {"a/b": b"member", "c": b""})
+    manifest.check_form(container.unpack(whole, where="a seed").manifest, "a seed")  # else nothing gets further
     return {
         "container": (read_container, [whole, whole[:100]]),
         "manifest": (read_manifest, [text, b"{}"]),
@@ -187,12 +196,18 @@ def fuzz(name: str, seconds: float, seed: int) -> int:
     return found + (grown > 64 << 20)
 
 
-def with_atheris(name: str, seconds: float) -> None:
-    import atheris  # type: ignore[import-not-found]
-
-    read, _ = _seeds()[name]
-    atheris.instrument_all()
-    atheris.Setup([sys.argv[0], f"-max_total_time={int(seconds)}", "-rss_limit_mb=2048", "-timeout=10"], read)
+def with_atheris(name: str, seconds: float, seed: int) -> None:
+    read, corpus = _seeds()[name]
+    folder = pathlib.Path(tempfile.mkdtemp())
+    (folder / "corpus").mkdir()
+    for number, data in enumerate(corpus):
+        (folder / "corpus" / str(number)).write_bytes(data)
+    quoted = lambda word: "".join(f"\\x{byte:02x}" for byte in word)
+    (folder / "words").write_text("".join(f'"{quoted(word)}"\n' for word in WORDS))
+    options = {"max_total_time": int(seconds), "rss_limit_mb": 2048, "timeout": int(SLOW), "max_len": 1 << 16}
+    options |= {"seed": seed + 1, "dict": folder / "words", "artifact_prefix": f"{folder}/found-"}
+    said = [f"-{option}={value}" for option, value in options.items()]
+    atheris.Setup([sys.argv[0], *said, str(folder / "corpus")], read)
     atheris.Fuzz()
 
 
@@ -205,7 +220,7 @@ def main() -> int:
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     if given.atheris:
-        with_atheris(given.target or "container", given.seconds)
+        with_atheris(given.target or "container", given.seconds, given.seed)
     chosen = [given.target] if given.target else list(_seeds())
     return int(sum(fuzz(name, given.seconds / len(chosen), given.seed) for name in chosen) > 0)
 

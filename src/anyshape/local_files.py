@@ -47,6 +47,20 @@ def read_own(path: str, *, most: int) -> tuple[bytes, bool]:
     return _drain(handle, path, most), is_own(status)
 
 
+def read_private(path: str, *, most: int) -> bytes:
+    """The bytes of a regular file, no link, that belongs to this user and that nobody else may write to.
+
+    A link may lead to a file of this user's that a stranger made, such as a download.
+    """
+    _check(os.lstat(path), path, most)
+    handle = os.open(path, _READ | getattr(os, "O_NOFOLLOW", 0))
+    status = os.fstat(handle)
+    data = _drain(handle, path, most)
+    if hasattr(os, "getuid") and (status.st_uid != os.getuid() or not _is_closed(status, shared=False)):
+        raise UnreadableError("it is another user's, or others may write to it")
+    return data
+
+
 def is_own(status: os.stat_result) -> bool:
     """Whether a file or folder belongs to this user, and no stranger may write to it."""
     return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & stat.S_IWOTH)

@@ -144,6 +144,36 @@ def test_a_file_that_is_of_no_use_is_passed_by(board: pathlib.Path, made: list[i
     assert all("cannot be loaded" in reason for reason in rank.reasons)
 
 
+def _of_another_callable(board: pathlib.Path) -> None:
+    """Whole, and it would run: the program, as one that was made from another source."""
+    program = _program(board)
+    contents = container.unpack(program.read_bytes(), where="x")
+    facts = {name: value for name, value in contents.manifest.items() if name != "members"}
+    program.write_bytes(container.pack({**facts, "key": "f" * 64}, {n: bytes(m) for n, m in contents.members.items()}))
+
+
+def _a_link_to_a_file_of_this_user(board: pathlib.Path) -> None:
+    """As a stranger would plant one that leads to a download."""
+    os.rename(_program(board), board.parent / "download")
+    (board / "1.any").symlink_to(board.parent / "download")
+
+
+FOREIGN: dict[str, Callable[[pathlib.Path], Any]] = {
+    "of another callable": _of_another_callable,
+    "a link to a file of this user": _a_link_to_a_file_of_this_user,
+    "a group's to write to": lambda b: _program(b).chmod(0o664),
+    "anybody's to write to": lambda b: _program(b).chmod(0o646),
+}
+
+
+@pytest.mark.parametrize("kind", list(FOREIGN))
+def test_a_program_that_may_be_a_strangers_is_not_run(board: pathlib.Path, made: list[int], kind: str) -> None:
+    made.clear()
+    FOREIGN[kind](board)
+    rank = Rank(board.parent).works()
+    assert len(made) == 1 and "cannot be loaded" in rank.reasons[0]
+
+
 # Without one, somebody compiles.
 INSTEAD: dict[str, Callable[[pathlib.Path], Any]] = {
     "torn": lambda b: _program(b).write_bytes(_program(b).read_bytes()[:1000]),

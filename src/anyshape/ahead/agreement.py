@@ -128,11 +128,8 @@ class DirectoryBoard:
         return [name for _, name in sorted(found)]
 
     def fetch(self, name: str) -> bytes:
-        """The bytes of a file, if it is this user's: its code is to run."""
-        data, own = local_files.read_own(os.path.join(self._directory, name), most=MOST_BYTES)
-        if not own:
-            raise PermissionError("the file is another user's, or anybody may write to it")
-        return data
+        """The bytes of a file, if it is this user's alone: its code is to run."""
+        return local_files.read_private(os.path.join(self._directory, name), most=MOST_BYTES)
 
     def publish(self, data: bytes) -> None:
         storage.write(os.path.join(self._directory, f"{hashlib.sha256(data).hexdigest()[:32]}.any"), data)

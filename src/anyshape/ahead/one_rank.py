@@ -151,6 +151,7 @@ class OneRank:
     def _load(self, board: Board, name: str) -> None:
         where = f"program {name} of another rank"
         contents = opening.open_bytes(board.fetch(name), where=where, trusted=True, here=environment.here())
+        manifest.check_key(contents.manifest, self._key, where)
         if contents.manifest["weights"] == _LOCAL:
             self._keep_local(contents.manifest["programs"][0]["behavior"])
         else:

@@ -145,6 +145,19 @@ def check_name(manifest: Mapping[str, Any], name: str | None, where: str) -> Non
     )
 
 
+def check_key(manifest: Mapping[str, Any], key: str, where: str) -> None:
+    """Refuse a file that was made from something else, wherever it was found."""
+    if manifest["key"] != key:
+        raise ArtifactError(
+            "the artifact was made from another source, declaration or options",
+            where=where,
+            value=f"key: {plain_text.line(manifest['key'], most=16)}",
+            before=f"key: {key[:16]}",
+            fix="remove it: files are not to be moved between the folders of a shared directory",
+            code="AS055",
+        )
+
+
 def check_source(manifest: Mapping[str, Any], here: Mapping[str, str], where: str) -> None:
     """Refuse a file for a callable whose source is not the one that it was made from."""
     made = manifest["source"]
