@@ -1,6 +1,7 @@
 # Everything works on a fresh machine: each target first makes its own virtual environment, once.
 #   make demo                  side by side with stock torch
 #   make zoo                   real models beside stock torch: a table and a page
+#   make conformance PYTORCH=path   PyTorch's own tests, with anyshape in the place of torch.compile
 #   make test                  lint, types and the suite
 #   make test TORCH=2.15.0     the same on another torch
 #   make dist                  wheel and sdist, tried in an empty environment
@@ -10,6 +11,8 @@ TORCH  ?= 2.13.0
 PYTHON ?= python3
 PYTEST_ARGS ?=
 ZOO_ARGS ?=
+PYTORCH ?=
+CONFORMANCE_ARGS ?=
 
 VENV  := .venv-$(TORCH)
 BIN   := $(VENV)/bin
@@ -21,7 +24,7 @@ DEMO := $(if $(wildcard $(STAMP)),$(VENV),.venv-demo-$(TORCH))
 DEMO_STAMP := $(DEMO)/.ready-$(PROJECT)
 DIST_VENV := .venv-dist-$(TORCH)
 
-.PHONY: demo zoo test pytest lint types format docs dist changelog clean venv
+.PHONY: demo zoo conformance test pytest lint types format docs dist changelog clean venv
 .DEFAULT_GOAL := test
 
 # torch comes first and alone, so that a local wheel is taken; the constraint keeps later installs from replacing it.
@@ -50,6 +53,11 @@ demo: $(DEMO_STAMP)
 # Goes on where an earlier run was stopped; ZOO_ARGS="--only llama bert" for some of it.
 zoo: $(STAMP)
 	$(BIN)/python -m benchmarks.zoo $(ZOO_ARGS)
+
+# PYTORCH is a checkout at the tag of TORCH. CONFORMANCE_ARGS="--sample 50 --only dynamo/test_misc.py" for some of it.
+conformance: $(STAMP)
+	@test -n "$(PYTORCH)" || { echo "make conformance PYTORCH=path-to-a-checkout-at-v$(TORCH)"; exit 2; }
+	$(BIN)/python -m benchmarks.conformance $(PYTORCH) $(CONFORMANCE_ARGS)
 
 test: lint types pytest
 

@@ -565,6 +565,7 @@ def _ends_the_graph() -> Exception:
 
 
 _BROADCASTING = ("infer_size", "_broadcast_shapes", "_broadcast_in_dim_meta")
+_RESHAPES = "torch._prims_common"  # its infer_size is what finds the -1 of a view
 
 
 def _broadcasts(expr: sympy.Basic) -> bool:
@@ -576,7 +577,7 @@ def _broadcasts(expr: sympy.Basic) -> bool:
         if frame is None or frame.f_code.co_name in _BROADCASTING:
             break
         frame = frame.f_back
-    return frame is not None and frame.f_code.co_name in _BROADCASTING
+    return frame is not None and frame.f_code.co_name in _BROADCASTING and frame.f_globals["__name__"] != _RESHAPES
 
 
 def _may_be_one(expr: sympy.Basic) -> bool:
