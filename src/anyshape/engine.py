@@ -26,6 +26,7 @@ from anyshape._torch import (
     common_sizes,
     compiled_frames,
     failures,
+    formatted,
     guard_differences,
     light_code,
     loose_strides,
@@ -454,6 +455,7 @@ class Engine:
         text = capture.graph_text(graph) if self._saves else ""
         with output_strides.kept(output_strides.of(graph)):
             compiled = self._compile_for_layouts(program, graph, inputs)
+        formatted.write_now(graph)
         if self._saves:
             program.made = Made(text, compiled, master, restore, raises, tuple(numbers))
         compiled = light_code.without_wrapper(compiled)

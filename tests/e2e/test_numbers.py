@@ -79,6 +79,10 @@ def made(x: Any, a: Any) -> Any:
     return torch.tensor(a) + x
 
 
+def infinite(x: Any, a: Any) -> Any:
+    return torch.view_as_real(x * complex(a, -a))
+
+
 def lengths(*sizes: int) -> list[tuple[Any, ...]]:
     return [(torch.arange(float(n)),) for n in sizes]
 
@@ -102,6 +106,7 @@ CASES: list[tuple[Callable[..., Any], list[tuple[Any, ...]]]] = [
     (rolled, numbers(2, True, -1)),
     (summed, numbers(2.0, 0.5, -1.5)),
     (made, numbers(2.0, 1e300, math.inf)),
+    (infinite, numbers(0.5, math.inf, math.nan, 2.0)),
 ]
 
 

@@ -332,7 +332,9 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
             env = recording.env
             planned = env.planned() if isinstance(env, FreeShapeEnv) else contextlib.nullcontext()
             with recording.lowering(), planned, compiling.told_apart(graph):
-                return compiler(graph, inputs)
+                compiled = compiler(graph, inputs)
+            formatted.write_now(graph)
+            return compiled
 
         return compile_
 

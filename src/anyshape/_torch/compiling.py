@@ -37,6 +37,7 @@ from anyshape._torch import (
     pooled_gradients,
     read_and_written,
     saved_strides,
+    scalar_calls,
     shuffles,
     unpinned,
     zero_products,
@@ -77,6 +78,7 @@ def scope() -> Iterator[None]:
         stack.enter_context(saved_strides.patches())
         stack.enter_context(shuffles.patches())
         stack.enter_context(kernel_numbers.patches())
+        stack.enter_context(scalar_calls.patches())
         yield
 
 

@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
+import torch
 import torch.fx.graph as fx_graph
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from torch._dynamo.variables import StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _CustomBuiltin
 
 _stock: Any = getattr(InstructionTranslatorBase, "_format_value", None)
@@ -33,6 +35,15 @@ def _format_value(self: Any, fmt_spec: Any, flags: int) -> None:
     return None
 
 
+def write_now(graph: Any) -> None:
+    """Have the code of a graph with such a number written while the names have a meaning; else its first call does it."""
+    numbers: list[Any] = []
+    for node in graph.graph.nodes:
+        torch.fx.node.map_aggregate((node.args, node.kwargs), numbers.append)
+    if any(isinstance(n, complex) and not cmath.isfinite(n) for n in numbers):
+        _LazyGraphModule.force_recompile(graph)
+
+
 _stock_header = PythonWrapperCodegen.write_header
 
 
@@ -46,9 +57,7 @@ def _write_header(self: Any) -> None:
 def patches() -> Iterator[None]:
     """For a capture."""
     with contextlib.ExitStack() as stack:
-        names = {
-            name: _CustomBuiltin(f"{name} = complex(0, {part})", complex(0, part)) for name, part in _NAMES.items()
-        }
+        names = {name: _CustomBuiltin(f"from cmath import {name}", number) for name, number in _NAMES.items()}
         stack.enter_context(mock.patch.object(PythonWrapperCodegen, "write_header", _write_header))
         stack.enter_context(mock.patch.dict(fx_graph._custom_builtins, names))
         if _stock is not None:
