@@ -248,13 +248,13 @@ def compile(
     if looked_after is not None:  # DDP and FSDP2 do their part around forward
         looked_after.forward = compile(looked_after.forward, **given)
         return fn
-    never = isinstance(specialize, str) and specialize == "never"  # says nothing of sizes, so there is nothing to check
+    word = isinstance(specialize, str) and specialize in ("never", "buckets")  # says nothing that calls are checked for
     words = {
         "shapes": shapes,
         "where": where,
         "layout": layout,
         "hints": hints,
-        "specialize": None if never else specialize,
+        "specialize": None if word else specialize,
     }
     door = declared_door(fn, {**words, "semantics": semantics, "on_new_behavior": on_new_behavior})
     guard_filter, options = capture.guard_filter_of(options)
@@ -353,6 +353,8 @@ def _specialize(given: Any, door: Door | None, mode: str | None, options: dict[s
     """What was declared; with CUDA graphs each size has a recording of its own already."""
     if given == "never" or cuda_graphs.are_recorded(mode, options):
         return "never"
+    if isinstance(given, str) and given == "buckets":
+        return given
     return "hot" if door is None else door.declaration.specialize
 
 

@@ -21,10 +21,12 @@ from anyshape._torch import (
     afterwards,
     aliases,
     breaks,
+    bucket_code,
     capture,
     code_size,
     common_sizes,
     compiled_frames,
+    extents,
     failures,
     formatted,
     guard_differences,
@@ -41,6 +43,7 @@ from anyshape._torch import (
 )
 from anyshape.answers import InputRecord
 from anyshape.attempts import attempts
+from anyshape.bucket_tiers import BucketTiers
 from anyshape.callers import Callers
 from anyshape.declaration.expression import Clause
 from anyshape.dispatch import Admission, holds
@@ -534,18 +537,29 @@ class Engine:
             values = {name: key[at] for name, at in names.items()}
             return any(clause.holds(values) for clause in known)
 
+        words: dict[str, Any] = {
+            "make": functools.partial(master.job, self._backend),
+            "key": master.key(),
+            "text": lambda key: " and ".join(f"{text} == {key[at]}" for text, at in texts.items()),
+            "clock": specialise.clock(master.device),
+            "compile_seconds": lambda: program.compile_seconds,
+            "loaded": code_size.loaded,
+        }
+        said = {s: recording.text(s) for s in places}
+        plan = extents.plan(master, said) if self._specialize == "buckets" else None
+        if plan is not None:
+            return BucketTiers(
+                general,
+                plan=plan,
+                make_bucket=functools.partial(bucket_code.job, master, self._backend, plan, recording.text),
+                moved=bucket_code.Moved(master, recording),
+                **words,
+            )
         return Tiers(
             general,
-            make=functools.partial(master.job, self._backend),
-            key=master.key(),
-            text=lambda key: " and ".join(f"{text} == {key[at]}" for text, at in texts.items()),
-            clock=specialise.clock(master.device),
-            compile_seconds=lambda: program.compile_seconds,
             wanted=wanted if clauses else None,
-            make_shared=functools.partial(
-                common_sizes.job, master, self._backend, {s: recording.text(s) for s in places}
-            ),
-            loaded=code_size.loaded,
+            make_shared=functools.partial(common_sizes.job, master, self._backend, said),
+            **words,
         )
 
     def serves_alone(self, code: types.CodeType, *, guarded: bool) -> bool:

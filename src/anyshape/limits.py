@@ -13,8 +13,9 @@ from anyshape.errors import DeclarationError
 KEYS = "ANYSHAPE_KEYS"
 VARIANTS = "ANYSHAPE_VARIANTS"
 VARIANT_BYTES = "ANYSHAPE_VARIANT_BYTES"
+BUCKETS = "ANYSHAPE_BUCKETS"
 CUDA_GRAPHS = "ANYSHAPE_CUDA_GRAPHS"
-_DEFAULTS = {KEYS: 100_000, VARIANTS: 8, VARIANT_BYTES: 1 << 30, CUDA_GRAPHS: 64}
+_DEFAULTS = {KEYS: 100_000, VARIANTS: 8, VARIANT_BYTES: 1 << 30, BUCKETS: 30, CUDA_GRAPHS: 64}
 
 
 def keys() -> int:
@@ -25,6 +26,11 @@ def keys() -> int:
 def variants() -> int:
     """Sizes of a program that have code of their own; the one that is called least makes room."""
     return _read(VARIANTS, least=1)
+
+
+def buckets() -> int:
+    """Buckets of a program that have code, with `specialize="buckets"`."""
+    return _read(BUCKETS, least=0)
 
 
 def variant_bytes() -> int:

@@ -30,7 +30,7 @@ Clauses: TypeAlias = list[str] | tuple[str, ...]
 Shapes: TypeAlias = Mapping[str, str] | SpecOfTorch
 Layouts: TypeAlias = Layout | Mapping[str, Layout]
 Hints: TypeAlias = Mapping[str, int | Sequence[int]]
-Specialize: TypeAlias = Literal["hot", "never"] | Clauses
+Specialize: TypeAlias = Literal["hot", "buckets", "never"] | Clauses
 Backend: TypeAlias = str | Callable[..., object]
 Address: TypeAlias = str | PathLike[str]
 # bytes for HMAC-SHA-256, or one of cryptography's Ed25519 keys, which need not be installed.

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import sympy
 import torch
+import torch.compiler.config as compiler_config
 from torch._dynamo.source import ConstantSource
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.utils._sympy.numbers import int_oo
 
 from anyshape._torch import output_strides, python_code
 from anyshape._torch.specialise import Master, stand_in
@@ -31,6 +33,7 @@ class Common:
     value: int | None  # all are this one
     divisor: int
     most: int  # a power of two that none exceeds
+    least: int = 2
 
     @classmethod
     def of(cls, values: Sequence[int]) -> Common:
@@ -74,19 +77,63 @@ def job(
 
 
 def _compile(master: Master, backend: Any, common: Mapping[Any, Common], key: tuple[Any, ...], text: str) -> Shared:
-    env = ShapeEnv(duck_shape=False)
+    places = master.places()
+    made = compiled(master, backend, common, {symbol: key[places[symbol]] for symbol in common})
+    return Shared(made.run, made.admits, text)
+
+
+class Fact(Protocol):
+    """What is known of one size."""
+
+    @property
+    def value(self) -> int | None: ...
+
+    @property
+    def least(self) -> int: ...
+
+    @property
+    def most(self) -> int | None: ...
+
+    @property
+    def divisor(self) -> int: ...
+
+
+class FactsEnv(ShapeEnv):
+    """The ShapeEnv of a graph that is compiled once more. What is learnt on the way is looked at for each key."""
+
+    knows_divisors = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """Code, which keys it is for, and what it came to depend on besides the facts."""
+
+    run: Callable[..., Any]
+    admits: Callable[[tuple[Any, ...]], bool]
+    learnt: tuple[Any, ...]
+
+
+def compiled(
+    master: Master, backend: Any, facts: Mapping[Any, Fact], hints: Mapping[Any, int], *, tag: str = ""
+) -> Compiled:
+    """The graph compiled for all sizes that `facts` hold for, planned for `hints`; both by the symbols of the capture.
+
+    The facts are ranges of symbols, which is what kernels are chosen by. What is found in a cache was made under the
+    same `tag`.
+    """
+    env = FactsEnv(duck_shape=False)
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
     at = master.places()
     sizes = {e for v in master.placeholders if isinstance(v, torch.Tensor) for e in _expressions(v.shape)}
     own: dict[Any, Any] = {}
-    for symbol, fact in common.items():
+    for symbol, fact in facts.items():
         if fact.value is not None:
             own[symbol] = sympy.Integer(fact.value)
             continue
         create = env.create_symbol if symbol in sizes else env.create_unspecified_symbol
-        own[symbol] = create(key[at[symbol]], ConstantSource(f"n{len(own)}"), DimDynamic.DYNAMIC)
+        own[symbol] = create(hints[symbol], ConstantSource(f"n{len(own)}"), DimDynamic.DYNAMIC)
     new = {symbol: f"v[{at[old]}]" for old, symbol in own.items() if symbol.is_Symbol}
-    hints = {symbol: key[at[old]] for old, symbol in own.items() if symbol.is_Symbol}
+    hinted = {symbol: hints[old] for old, symbol in own.items() if symbol.is_Symbol}
 
     def number(value: Any) -> Any:
         if not isinstance(value, torch.SymInt):
@@ -94,33 +141,42 @@ def _compile(master: Master, backend: Any, common: Mapping[Any, Common], key: tu
         expr = value.node.expr.xreplace(own)
         if expr.is_number:
             return int(expr)
-        return env.create_symintnode(expr, hint=int(expr.xreplace(hints)))
+        if not expr.free_symbols <= hinted.keys():  # a size born from data
+            return None
+        return env.create_symintnode(expr, hint=int(expr.xreplace(hinted)))
 
-    for old, fact in common.items():
-        if fact.value is None:  # asked, so that it is known and guarded
-            size = env.create_symintnode(own[old], hint=key[at[old]])
-            assert size <= fact.most and size % fact.divisor == 0
+    for old, fact in facts.items():
+        if fact.value is None:
+            env.constrain_symbol_range(own[old], fact.least, int_oo if fact.most is None else fact.most)
+            size = env.create_symintnode(own[old], hint=hints[old])
+            assert size % fact.divisor == 0  # asked, so that it is known and guarded
+    given = set(_conditions(env, new))
 
     def tensor(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return number(value)
         return stand_in(mode, value, [number(n) for n in value.shape], [number(n) for n in value.stride()])
 
-    with tracing(TracingContext(mode)), output_strides.kept(master.layouts, number):
+    with (
+        tracing(TracingContext(mode)),
+        output_strides.kept(master.layouts, number),
+        compiler_config.patch(cache_key_tag=f"{compiler_config.cache_key_tag} {tag}"),
+    ):
         run = master.compiled(backend, lambda: [tensor(v) for v in master.placeholders], _baked(master, own))
-    conditions = [g.expr for g in env.guards]
-    for symbol in new:
+    conditions = _conditions(env, new)
+    exact = [sympy.Eq(sympy.Symbol(f"v{at[old]}"), symbol) for old, symbol in own.items() if not symbol.is_Symbol]
+    admits = _admits([*exact, *_layout(master, own), *conditions], new)
+    old = {symbol: captured for captured, symbol in own.items()}
+    return Compiled(run, admits, tuple(c.xreplace(old) for c in conditions if c not in given))
+
+
+def _conditions(env: ShapeEnv, symbols: Iterable[Any]) -> list[Any]:
+    """What the sizes must be for what is known to hold."""
+    found = [g.expr for g in env.guards]
+    for symbol in symbols:
         bounds = env.var_to_range[symbol]
-        conditions += [sympy.Ge(symbol, bounds.lower), sympy.Le(symbol, bounds.upper)]
-    conditions = [c for c in dict.fromkeys(conditions) if c not in (sympy.true, True)]
-    held = python_code.function([sympy.And(*conditions)] if conditions else [sympy.true], new)
-    exact = [(at[old], int(symbol)) for old, symbol in own.items() if not symbol.is_Symbol]
-    laid_out = _layout(master, own, new)
-
-    def admits(other: tuple[Any, ...]) -> bool:
-        return all(other[i] == n for i, n in exact) and bool(held(other)[0]) and laid_out(other)
-
-    return Shared(run, admits, text)
+        found += [sympy.Ge(symbol, bounds.lower), sympy.Le(symbol, bounds.upper)]
+    return [c for c in dict.fromkeys(found) if c not in (sympy.true, True)]
 
 
 def _expressions(numbers: Sequence[Any]) -> list[Any]:
@@ -133,12 +189,32 @@ def _baked(master: Master, own: Mapping[Any, Any]) -> list[Any]:
     return [int(n) if isinstance(n, (int, sympy.Integer)) else None for n in numbers]
 
 
-def _layout(master: Master, own: Mapping[Any, Any], new: dict[Any, str]) -> Callable[[tuple[Any, ...]], bool]:
-    """Whether strides are those that the code was made for."""
-    wanted: list[tuple[int, Any]] = []
+def _layout(master: Master, own: Mapping[Any, Any]) -> list[Any]:
+    """That strides are those that the code was made for."""
+    found: list[Any] = []
     for value, start in master.in_key():
         if isinstance(value, torch.Tensor):
             strides = [n.node.expr.xreplace(own) if isinstance(n, torch.SymInt) else n for n in value.stride()]
-            wanted += [(start + value.dim() + i, sympy.sympify(s)) for i, s in enumerate(strides)]
-    evaluate = python_code.function([s for _, s in wanted], new) if wanted else lambda key: ()
-    return lambda key: all(key[i] == n for (i, _), n in zip(wanted, evaluate(key), strict=True))
+            at = range(start + value.dim(), start + 2 * value.dim())
+            places = [(i, sympy.sympify(s)) for i, s in zip(at, strides, strict=True)]
+            found += [sympy.Eq(sympy.Symbol(f"v{i}"), s, evaluate=False) for i, s in places]
+    return found
+
+
+def _admits(conditions: Sequence[Any], places: Mapping[Any, str]) -> Callable[[tuple[Any, ...]], bool]:
+    """Whether all conditions hold of a key; a symbol that is no key of `places` (`v3`) is a number of the key."""
+    used = set().union(*(c.free_symbols for c in conditions)) if conditions else set()
+    lines = [f"{symbol} = {places.get(symbol, f'v[{symbol.name[1:]}]')}" for symbol in used]
+    held = python_code.compiled([*lines, "return " + " and ".join(_texts(conditions) or ["True"])], {})
+
+    def admits(key: tuple[Any, ...]) -> bool:
+        try:
+            return bool(held(key))
+        except ArithmeticError:  # `n // 0` has no answer
+            return False
+
+    return admits
+
+
+def _texts(conditions: Sequence[Any]) -> list[str]:
+    return [f"({python_code.expression(c)})" for c in conditions if c not in (sympy.true, True)]

@@ -118,7 +118,7 @@ def _tile(self: Any, factor: Any) -> Any:
     assert _stock_tile is not None
     loop = _stock_tile(self, factor)
     sizes = V.graph.sizevars
-    if isinstance(sizes.shape_env, FreeShapeEnv):
+    if getattr(sizes.shape_env, "knows_divisors", False):
         # In a kernel sizes go by the names of its arguments.
         own = {str(name): size for size, name in (_arguments.get() or {}).items()}
         size = loop.size.xreplace({s: own[s.name] for s in loop.size.free_symbols if s.name in own})

@@ -63,6 +63,8 @@ _MOST_CASES = 5  # symbols in a question worth a case distinction
 class FreeShapeEnv(ShapeEnv):
     """The ShapeEnv of one capture."""
 
+    knows_divisors = True  # loops over sizes with a known divisor have no remainder
+
     def __init__(self, *, recording: Recording, **settings: Any) -> None:
         self.recording = recording
         self._settled: dict[sympy.Basic, sympy.Basic] = {}

@@ -22,7 +22,7 @@ from anyshape.declaration.shape import Shape, closest, read_shape
 LAYOUTS: Final = ("contiguous", "dense", "example", "any")
 SEMANTICS: Final = ("eager", "oblivious")
 ON_NEW_BEHAVIOR: Final = ("compile", "eager", "error")
-SPECIALIZE: Final = ("hot", "never")
+SPECIALIZE: Final = ("hot", "never", "buckets")
 _MOST_COMBINATIONS: Final = 4096
 
 
@@ -80,7 +80,7 @@ def read_specialize(specialize: Any, known: tuple[str, ...]) -> tuple[Clause, ..
             if looks_like_clause
             else f'specialize="{closest(specialize, SPECIALIZE) or "hot"}"'
         )
-        place.refuse('specialize is "hot", "never", or a list of clauses', fix=fix, code="AS007")
+        place.refuse('specialize is "hot", "buckets", "never", or a list of clauses', fix=fix, code="AS007")
     return read_clauses("specialize", specialize, known)
 
 
