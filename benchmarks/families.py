@@ -117,7 +117,9 @@ def differs(got: list[torch.Tensor], wanted: list[torch.Tensor]) -> bool:
     return not alike or not all(torch.allclose(a, b, atol=1e-4, rtol=1e-4) for a, b in zip(got, wanted, strict=True))
 
 
-def measure(family: str, *, mask: bool, cache: str, layers: int = 2, backend: str = "aot_eager") -> tuple[Any, dict[str, Any]]:
+def measure(
+    family: str, *, mask: bool, cache: str, layers: int = 2, backend: str = "aot_eager"
+) -> tuple[Any, dict[str, Any]]:
     """A compiled model after a call of each size, and what is to be said of it."""
     torch._dynamo.reset()
     torch.manual_seed(0)
