@@ -40,13 +40,13 @@ def joins(older: Recording, graph: AtenGraph, newer: Recording, other: AtenGraph
     """
     if older.errors != newer.errors or not (_is_plain(older) and _is_plain(newer)) or graph.outputs != other.outputs:
         return None
-    names, facts = _names(older, newer), renamed(older, newer, list(conditions(newer)))
-    if facts is None:
-        return None
-    facts += _met_bounds(older, facts)
-    known = _known(facts)
     numbers: dict[Any, int] = {}
     try:
+        names, facts = _names(older, newer), renamed(older, newer, list(conditions(newer)))
+        if facts is None:
+            return None
+        facts += _met_bounds(older, facts)
+        known = _known(facts)
         ours = _Reading(numbers, _renaming(older, {}, known)).of(graph)
         theirs = _Reading(numbers, _renaming(older, names, known)).of(other)
         if not ours.agrees(theirs):
@@ -76,7 +76,7 @@ def sizes_of(older: Recording, newer: Recording) -> dict[sympy.Basic, sympy.Basi
 def narrowed(facts: Sequence[sympy.Basic], more: Sequence[sympy.Basic]) -> list[sympy.Basic] | None:
     """All of these, without those that follow; None if they contradict each other."""
     known = _known([*facts, *more])
-    rest = [fact.xreplace(known) for fact in (*facts, *more)]
+    rest = [_put(fact, known) for fact in (*facts, *more)]
     kept = [sympy.Eq(symbol, value) for symbol, value in known.items()]
     return None if sympy.false in rest else list(dict.fromkeys([*kept, *(f for f in rest if f != sympy.true)]))
 
@@ -127,6 +127,14 @@ def _known(facts: Sequence[sympy.Basic]) -> dict[sympy.Basic, sympy.Basic]:
     return found
 
 
+def _put(fact: sympy.Basic, values: Mapping[sympy.Basic, sympy.Basic]) -> sympy.Basic:
+    """A fact for some sizes; one that has no answer there, since it divides by 0, is none."""
+    try:
+        return fact.xreplace(values)
+    except ZeroDivisionError:
+        return sympy.false
+
+
 # Of tensors with the same elements in other places it gives others.
 _READ_MEMORY = ("aten.as_strided",)
 
@@ -139,7 +147,7 @@ def _met_bounds(recording: Recording, facts: Sequence[sympy.Basic]) -> list[symp
         if symbol is None or not symbol.is_Symbol or fact.args[1] not in (0, 1, 2):
             continue
         alone = [f for f in facts if f.free_symbols == {symbol}]
-        left = [n for n in (0, 1) if not any(f.xreplace({symbol: sympy.Integer(n)}) == sympy.false for f in alone)]
+        left = [n for n in (0, 1) if not any(_put(f, {symbol: sympy.Integer(n)}) == sympy.false for f in alone)]
         if recording.symbols[symbol].kind == "size" and len(left) == 1:
             found.append(sympy.Eq(symbol, left[0]))
     return found

@@ -31,6 +31,16 @@ def masks(x: torch.Tensor) -> Any:
     return F.scaled_dot_product_attention(heads, heads, heads, is_causal=causal)
 
 
+def splits(x: torch.Tensor, y: torch.Tensor | None = None) -> Any:
+    """As GPT-2 does: that a length is 1 divides by it what there is to split."""
+    y = x * 2 if y is None else y
+    causal, same = x.shape[1] > 1, x.shape[1] == y.shape[1]
+    wide = (x[..., None] * torch.arange(1.0, 9.0)).flatten(0, 1) @ torch.ones(8, 24)
+    parts = wide.view(*x.shape, 24).split(8, 2)
+    heads = [p.view(*p.shape[:-1], -1, 4).transpose(1, 2) for p in parts]
+    return F.scaled_dot_product_attention(*heads, is_causal=causal), y * 2 if same else None
+
+
 def masks_by_batch(x: torch.Tensor) -> Any:
     heads = x[:, None, :, None].expand(-1, 2, -1, 8) * torch.arange(1.0, 9.0)
     causal = x.shape[0] > 1
@@ -70,6 +80,7 @@ SAME: tuple[tuple[Callable[..., Any], int], ...] = (
     (expands, 1),
     (masks, 1),
     (weighs, 1),
+    (splits, 1),
 )  # and how many programs are enough
 OTHERS = (masks_by_batch, computes_another, names_another, differs_within, adds_one_place)
 
