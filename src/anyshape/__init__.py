@@ -6,6 +6,7 @@ This file is the index: every public name, and where it lives. A name is importe
 
 from typing import TYPE_CHECKING
 
+from anyshape import library_names
 from anyshape._version import __version__
 from anyshape.explain import explain  # its module has the same name, so it must be here first
 
@@ -67,6 +68,7 @@ _HOMES = {
     "observing": ("observe",),
     "programs": ("Predicate", "Program", "Variant"),
 }
+library_names.make_known()  # `backend="anyshape"` is read by libraries before torch sees it
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 if not TYPE_CHECKING:  # a type checker knows the names above, and that there are no others

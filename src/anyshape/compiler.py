@@ -241,7 +241,8 @@ def compile(
         options = given["options"] = dict(options)  # torch takes nothing else
     if in_place:
         return _compile_in_place(fn, {**given, "in_place": False})
-    backend = given["backend"] = capture.default_backend() if backend is None else backend
+    backend = capture.default_backend() if backend is None else backend
+    backend = given["backend"] = "inductor" if backend == "anyshape" else backend  # its name in torch.compile
     one_rank = read_word("distributed", distributed, ("every-rank", "one-rank")) == "one-rank"
     _check_together(backend, mode, options, distributed=distributed, background=background)
     looked_after = process_group.inner_of(fn) if one_rank else None

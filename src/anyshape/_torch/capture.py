@@ -27,6 +27,7 @@ import torch._dynamo.exc as dynamo_exc
 import torch._dynamo.external_utils as external_utils
 import torch._dynamo.guards as dynamo_guards
 import torch._dynamo.output_graph as output_graph
+import torch._dynamo.trace_rules as trace_rules
 import torch._dynamo.utils as dynamo_utils
 import torch._dynamo.variables.builder as builder
 import torch._subclasses.fake_impls as fake_impls
@@ -496,9 +497,20 @@ def install(
     if _REGION is not None and hasattr(context, "_isolate_recompiles_id"):
         context._isolate_recompiles_id = _REGION
     callback = getattr(context, "callback", None)
+    if not disable and getattr(function, "__name__", "") == "_call_impl" and _passed_over(function):
+        function = external_utils.wrap_inline(function)
     if callback is not None:
         callback._torchdynamo_orig_backend = Converter(callback._torchdynamo_orig_backend, capture)
     return context(function)
+
+
+def _passed_over(call: Any) -> bool:
+    """Whether Dynamo converts no frame of a module's calls: all of their code is torch's own (`nn.Sequential`).
+
+    For a module that is compiled in place (eval_frame.py, `__call__`, which wraps other functions of torch's itself).
+    """
+    module = getattr(call, "__self__", None)
+    return isinstance(module, torch.nn.Module) and bool(trace_rules.check(module.forward))
 
 
 # What anyshape compiles does not count against the limits of stock compilations of the same code (torch 2.13 on).

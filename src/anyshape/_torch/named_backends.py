@@ -1,0 +1,38 @@
+"""`torch.compile` told to use a backend by name, where the name stands for anyshape.
+
+A backend of torch's is given graphs that Dynamo has captured, and by then what they assume of sizes is settled. So the
+whole call of `torch.compile` is handed over: `torch.compile` looks the backend up before it asks Dynamo for a compiler
+of frames (torch/__init__.py, `compile`), and from the first time that the name is looked up that question is answered
+here for this backend. Every other backend goes on to torch. It stays for the process, as the name does: torch looks a
+name up once. It can go when a backend may convert frames itself.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def hand_over(backend: Callable[..., Any], compile_: Callable[..., Any]) -> None:
+    """From here on `torch.compile` with this backend calls `compile_(model, **arguments)`."""
+    stock = torch._dynamo.optimize
+
+    @functools.wraps(stock)
+    def optimize(*args: Any, **kwargs: Any) -> Any:
+        given = args[0] if args else kwargs.get("backend")
+        if getattr(given, "compiler_fn", None) is not backend:
+            return stock(*args, **kwargs)
+        return functools.partial(compile_, **_arguments(given, kwargs))
+
+    torch._dynamo.optimize = optimize
+
+
+def _arguments(given: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of torch.compile, out of what it makes of them."""
+    found = {"dynamic": given.dynamic, "mode": given.kwargs.get("mode"), "options": given.kwargs.get("options")}
+    found |= {"fullgraph": kwargs.get("nopython"), "guard_filter_fn": kwargs.get("guard_filter_fn")}
+    found |= {name: kwargs.get(name) for name in ("disable", "recompile_limit", "isolate_recompiles", "shapes_spec")}
+    return {name: value for name, value in found.items() if value is not None}
