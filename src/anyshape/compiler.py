@@ -21,7 +21,7 @@ from anyshape._torch import capture, cuda_graphs, modules, process_group, shortc
 from anyshape.ahead.background import Background
 from anyshape.ahead.one_rank import OneRank
 from anyshape.declaration import Declaration
-from anyshape.declaration.options import read_word
+from anyshape.declaration.options import read_switches, read_word
 from anyshape.door import Door
 from anyshape.engine import Engine, RunAgain, RunEagerly, engine_of, observers
 from anyshape.errors import NotCompilableError, refuse_deepcopy, refuse_pickle
@@ -153,6 +153,9 @@ class Decorator(Protocol):
     def __call__(self, fn: Callable[..., Any], /) -> Any: ...
 
 
+SWITCHES = ("fullgraph", "dynamic", "in_place", "frozen", "background", "disable")
+
+
 @overload
 def compile(fn: M, **options: Unpack[CompileOptions]) -> M: ...
 @overload
@@ -237,6 +240,7 @@ def compile(
             return fn
         fn = fn._function if isinstance(fn, CompiledFunction) else cast(Any, fn)._orig_mod
     modules.check_callable(fn, asked_by="compile")
+    read_switches({name: given[name] for name in SWITCHES})
     if options is not None:
         options = given["options"] = dict(options)  # torch takes nothing else
     if in_place:

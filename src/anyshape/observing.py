@@ -28,6 +28,7 @@ from anyshape.doctor.findings import Finding
 from anyshape.doctor.launch import VARIABLE
 from anyshape.doctor.report import Report
 from anyshape.engine import Engine, engines
+from anyshape.errors import DeclarationError
 from anyshape.programs import Program
 
 
@@ -76,11 +77,20 @@ def observe(*, sample: float = 1.0, limit: int = 10_000, code: bool = False) -> 
     `limit` events are kept, the newest, so that a server can be watched for as long as it runs. `code` keeps the graph
     and the generated code of every compilation, too, for the page.
     """
+    if not isinstance(sample, (int, float)) or not 0 <= sample <= 1:
+        raise _not_an_option("sample", "a share of the calls, from 0 to 1", sample, fix="sample=0.01")
+    if type(limit) is not int or limit < 1:
+        raise _not_an_option("limit", "a number of events, 1 or more", limit, fix="limit=10_000")
     memory = Memory(limit)
     observer = seam.Observer(memory, sample=sample, code=code)
     observer.start(tuple(sys.argv))
     with watching(observer):
         yield Observation(memory, observer)
+
+
+def _not_an_option(name: str, what: str, value: object, *, fix: str) -> DeclarationError:
+    where = f"anyshape.observe({name}=...)"
+    return DeclarationError(f"{name} is {what}", where=where, value=repr(value)[:80], fix=fix, code="AS007")
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ import torch
 
 from anyshape import compiler
 from anyshape._torch import trees
+from anyshape.errors import DeclarationError
 from anyshape.explain import describe, explain
 from anyshape.option_types import CompileOptions
 from anyshape.programs import Program
@@ -53,6 +54,14 @@ def expect_programs(expected: int, *functions: Callable[..., object], at_most: b
 
     Counts what any function compiled by anyshape compiles, or only what `functions` compile where some are given.
     """
+    if type(expected) is not int or expected < 0:
+        raise DeclarationError(
+            "how many programs are expected is a number, 0 or more",
+            where="expect_programs(expected)",
+            value=repr(expected)[:80],
+            fix="with expect_programs(1): ...",
+            code="AS007",
+        )
     seen = Compiled()
     before = [len(explain(f).programs) for f in functions]
     observer = seen.programs.append
@@ -157,6 +166,14 @@ def assert_any_shape(
     share memory with which inputs, and the type of an exception. `compile` (by default `anyshape.compile`) gets
     `compile_options`.
     """
+    if not isinstance(sizes, Sequence) or isinstance(sizes, str) or not sizes:
+        raise DeclarationError(
+            "sizes are a list with an int or a tuple of ints for each call",
+            where="assert_any_shape(fn, make_inputs, sizes=...)",
+            value=repr(sizes)[:80],
+            fix="sizes=[5, 1, 0], or sizes=[(2, 3), (1, 5)]",
+            code="AS007",
+        )
     compiled = (compile or compiler.compile)(fn, **compile_options)
     failures: list[Failure] = []
     for entry, layout in itertools.product(sizes, layouts):

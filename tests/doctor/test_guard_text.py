@@ -22,7 +22,8 @@ FORMS: list[tuple[str, dict[str, Any]]] = [
     ("L['mask'] is None", {"kind": "type", "source": "L['mask']"}),
     ("___check_type_id(L['x'], 1234), type=<class 'torch.Tensor'>", {"kind": "type", "source": "L['x']"}),
     ("___check_obj_id(G['act'], 1234), type=<class 'function'>", {"kind": "identity", "source": "G['act']"}),
-    ('___check_global_state() against {"grad_mode":true}', {"kind": "global_state"}),
+    ('___check_global_state() against {"grad_mode":true}', {"kind": "global_state", "actual": None}),
+    ("GLOBAL_STATE changed: autocast(cpu)_enabled ", {"kind": "global_state", "actual": "autocast(cpu)_enabled"}),
     ("2 <= L['x'].size()[0]", {"kind": "shape", "source": "L['x']", "dim": 0}),
     (
         "6 <= L['x'].size()[0]  # if x.shape[0] > 5:  # app/m.py:9 in f (_dynamo/variables/tensor.py:26 in evaluate_expr)",

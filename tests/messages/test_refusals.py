@@ -77,6 +77,27 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         lambda: anyshape.export(LINEAR, torch.ones(3, 4)),
         ("args is the tuple", "value: torch.float32 (3, 4)"),
     ),
+    "a name for a dim": (
+        lambda: anyshape.mark_dynamic(torch.ones(3), "batch"),
+        ("a dim is a number, and this is a str", 'value: "batch"', "anyshape.mark_dynamic(x, 0)"),
+    ),
+    "a text for a switch": (
+        lambda: anyshape.compile(LINEAR, dynamic="no"),
+        ("dynamic is True or False, and this is a str", "dynamic=False"),
+    ),
+    "a text for a count": (
+        lambda: anyshape.testing.expect_programs("1").__enter__(),
+        ("a number, 0 or more", "value: '1'", "with expect_programs(1): ..."),
+    ),
+    "one size for many": (
+        lambda: anyshape.testing.assert_any_shape(LINEAR, torch.ones, sizes=3),
+        ("sizes are a list", "value: 3", "sizes=[5, 1, 0]"),
+    ),
+    "more than all calls": (
+        lambda: anyshape.observe(sample=3).__enter__(),
+        ("a share of the calls, from 0 to 1", "value: 3", "sample=0.01"),
+    ),
+    "no event": (lambda: anyshape.observe(limit=0).__enter__(), ("a number of events", "value: 0", "limit=10_000")),
 }  # fmt: skip
 
 
@@ -98,6 +119,13 @@ def test_a_traceback_names_the_class_as_it_is_imported() -> None:
             raised = kind("no")
             assert traceback.format_exception_only(raised)[0].startswith(f"anyshape.{kind.__name__}: ")
             assert type(pickle.loads(pickle.dumps(raised))) is kind
+
+
+def test_a_declaration_that_cannot_be_read_is_named_so_too() -> None:
+    with pytest.raises(anyshape.DeclarationError) as caught:
+        anyshape.compile(LINEAR, where="n < 3")
+    assert traceback.format_exception_only(caught.value)[0].startswith("anyshape.DeclarationError: AS010: ")
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 def test_old_names_warn_at_the_line_that_uses_them() -> None:

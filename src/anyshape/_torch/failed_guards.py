@@ -215,6 +215,8 @@ def _described(name: str, text: str, value: Any) -> list[Reason]:
     """The reasons in one failed leaf: a tensor can differ in several ways at once."""
     expectation = guard_text.tensor_expectation(text)
     base = guard_text.reason(name, text, actual=_shown(value))
+    if base.kind == "global_state":
+        return [_with(base, actual=guard_text.state_changes(text, _settings()) or None)]
     if expectation is None or not isinstance(value, torch.Tensor):
         if expectation is not None:
             return [_with(base, kind="type", source=expectation[0], expected=expectation[1].type)]
@@ -249,7 +251,10 @@ def _of_part(name: str, part: str, scope: Scope) -> list[Reason]:
     for source, dim in sizes:
         with contextlib.suppress(Exception):
             actual.append(int(scope.value(source).shape[dim]))
-    found = guard_text.reason(name, part, actual=actual[0] if len(actual) == 1 else actual)
+    found = guard_text.reason(name, part, actual=actual[0] if len(actual) == 1 else actual or None)
+    if found.kind == "value" and found.actual is None:
+        with contextlib.suppress(Exception):
+            return [_with(found, actual=_shown(scope.value(found.source)))]
     if found.kind == "offset":
         with contextlib.suppress(Exception):
             return [_with(found, actual=int(scope.value(found.source).storage_offset()))]
@@ -274,6 +279,13 @@ def _is_ours(manager: Any) -> bool:
     return any(
         _OURS in part for leaf in manager.root.get_epilogue_lambda_guards() for part in leaf.verbose_code_parts()
     )
+
+
+def _settings() -> str:
+    """What torch guards of its own settings, as it writes it down."""
+    with contextlib.suppress(Exception):
+        return str(torch._C._dynamo.guards.GlobalStateGuard().__getstate__())
+    return ""
 
 
 def _shown(value: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ import torch.compiler.config as compiler_config
 from anyshape.declaration import Clause, Comparison, Dim
 from anyshape.declaration.expression import Name, Number
 from anyshape.declaration.place import brief
+from anyshape.declaration.place import kind as kind_of
 from anyshape.declaration.policy import TensorPolicy
 from anyshape.errors import DeclarationError
 from anyshape.wording import describe_source
@@ -42,10 +43,13 @@ def mark(tensor: Any, dims: int | Sequence[int], made: Mark) -> None:
     if not isinstance(tensor, torch.Tensor):
         what = f"{call} marks a tensor, and this is {type(tensor).__name__}"
         raise DeclarationError(what, where=call, value=brief(tensor), fix=f"{call}(x, 0)", code="AS007")
-    wanted = [dims] if isinstance(dims, int) else list(dims)
+    wanted = list(dims) if isinstance(dims, Iterable) and not isinstance(dims, str) else [dims]
     rank = tensor.dim()
+    if not all(type(dim) is int for dim in wanted):
+        what = f"a dim is a number, and this is {kind_of(next(d for d in wanted if type(d) is not int))}"
+        raise DeclarationError(what, where=call, value=brief(dims), fix=f"{call}(x, 0)", code="AS007")
     for dim in wanted:
-        if type(dim) is not int or not -rank <= dim < rank:
+        if not -rank <= dim < rank:
             what = f"there is no dim {dim!r}: the tensor has {rank}"
             raise DeclarationError(what, where=call, value=tuple(tensor.shape), fix=f"{call}(x, 0)", code="AS011")
     for name, value in (("min", made.min), ("max", made.max), ("hint", made.hint)):

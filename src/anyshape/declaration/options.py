@@ -113,6 +113,14 @@ def read_word(option: str, word: Any, allowed: tuple[str, ...]) -> str:
     return _read_word(Place(option, None, f'{option} = "', word, '"'), allowed)
 
 
+def read_switches(given: Mapping[str, Any]) -> None:
+    """Refuse a text such as "no" where there is on or off: any text would be taken for on."""
+    for name, value in given.items():
+        if isinstance(value, str):
+            what = f"{name} is True or False, and this is {kind(value)}"
+            in_object(name, None, value).refuse(what, fix=f"{name}=False", code="AS007")
+
+
 def read_hints(hints: Any, known: tuple[str, ...], clauses: Sequence[Clause]) -> dict[str, tuple[int, ...]]:
     _check_mapping("hints", hints, 'hints={"batch": 16}')
     found: dict[str, tuple[int, ...]] = {}

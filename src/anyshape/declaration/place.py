@@ -25,6 +25,15 @@ class MalformedError(DeclarationError):
     span: tuple[int, int] = (0, 0)
     corrected: str | None = None  # what the text of the place should be, where that is known
 
+    def __reduce__(self) -> Any:
+        rebuild, (_, *rest) = super().__reduce__()
+        return rebuild, (DeclarationError, *rest)
+
+
+# A traceback names the class that people can import and catch.
+MalformedError.__module__, MalformedError.__name__ = DeclarationError.__module__, DeclarationError.__name__
+MalformedError.__qualname__ = DeclarationError.__qualname__
+
 
 @dataclasses.dataclass(frozen=True)
 class Place:

@@ -58,13 +58,16 @@ def small(reason: Reason) -> bool:
 
 def classify(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, ...]]) -> Cause:
     code, detail = _disease(reason, compilation, repeated)
-    values = (reason.expected, reason.actual) if reason.kind not in ("shape", "stride", "item", "aliasing") else ()
+    without = ("shape", "stride", "item", "aliasing", "global_state")
+    values = (reason.expected, reason.actual) if reason.kind not in without else ()
     if reason.kind == "stride" and reason.dim is not None and not isinstance(reason.expected, str):
         values = (reason.expected, reason.actual)
     if reason.kind == "shape":
         values = tuple(reason.actual) if isinstance(reason.actual, list | tuple) else (reason.actual,)
     file, line, code_line = reason.file, reason.line, reason.code
-    if not file:
+    if compilation.wrapped and compilation.call_file:  # a module of torch's: what its user can change is the call
+        file, line, code_line = compilation.call_file, compilation.call_line, ""
+    elif not file:
         file, line, code_line = compilation.file, compilation.line, ""
     shown = tuple(_plain(v) for v in values if v is not None)
     return Cause(
@@ -72,7 +75,7 @@ def classify(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
         file,
         line,
         code_line,
-        reason.source,
+        reason.source.replace("L['fn']", "L['self']") if compilation.wrapped else reason.source,
         reason.dim,
         shown,
         detail,
@@ -110,14 +113,13 @@ def _disease(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
     if reason.kind == "item":
         return ("D104" if _BRANCH.search(reason.code) else "D107"), f"not so now: {guard_text.readable(reason.guard)}"
     if reason.kind == "rank":
-        return "D114", f"{reason.expected} dims before, {reason.actual} now"
+        return "D114", f"{reason.expected} dim{'s' * (reason.expected != 1)} before, {reason.actual} now"
     if reason.kind in ("dtype", "keys", "device"):
         return ("D108" if reason.kind == "dtype" else "D114"), change
-    if reason.kind in ("requires_grad", "global_state"):
-        return (
-            "D109",
-            change if reason.kind == "requires_grad" else "grad mode, autocast or another global state changed",
-        )
+    if reason.kind == "requires_grad":
+        return "D109", change
+    if reason.kind == "global_state":
+        return _of_settings(str(reason.actual or ""))
     if reason.kind in ("tensor_type", "type"):
         kinds = {str(reason.expected).split(".")[-1].strip("'<>"), str(reason.actual)}
         held = guard_text.is_global(reason.source) or "." in name
@@ -131,13 +133,33 @@ def _disease(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
     if reason.kind == "offset":
         now = "" if reason.actual is None else f", {reason.actual} now"
         return "D116", f"it began at element {reason.expected} of its memory before{now}"
-    if guard_text.is_global(reason.source) or _root(reason.source) in compilation.freevars:
+    closed_over = _root(reason.source) in compilation.freevars and not compilation.wrapped
+    if guard_text.is_global(reason.source) or closed_over:
         return "D111", change
     if re.match(r"^L\[[^\]]*\](\[[^\]]*\])*\.", reason.source):
         return "D110", change
     if reason.kind == "value" and reason.source:
         return "D107", change
     return "D114", guard_text.readable(reason.guard) if reason.kind == "backend" or not reason.source else change
+
+
+_SETTINGS = {  # as torch calls them
+    "grad_mode": "grad mode",
+    "autocast": "autocast",
+    "default_dtype": "the default dtype",
+    "deterministic_algorithms": "deterministic algorithms",
+    "num_threads": "the number of threads",
+    "torch_function": "a torch function mode",
+    "allow_": "the precision of matrix products",
+    "cuda_matmul": "the precision of matrix products",
+}
+
+
+def _of_settings(changed: str) -> tuple[str, str]:
+    found = dict.fromkeys(words for name, words in _SETTINGS.items() if name in changed)
+    if not found:
+        return "D117", "grad mode, autocast or another setting of torch changed"
+    return "D109" if "grad mode" in found else "D117", f"{' and '.join(found)} changed"
 
 
 def _of_relation(reason: Reason, name: str) -> tuple[str, str]:

@@ -57,7 +57,7 @@ def _finding(group: Sequence[Entry], compilations: Sequence[Compilation]) -> Fin
         file=cause.file,
         line=cause.line,
         source_line=cause.source_line,
-        function=compilation.qualname or compilation.name,
+        function=compilation.function,
         argument=subjects[0].argument if subjects else "",
         dim=subjects[0].dim if subjects else None,
         values=(subjects[0].values if subjects else tuple(dict.fromkeys(v for c, _, _ in group for v in c.values)))[
@@ -143,7 +143,7 @@ def _of_limit(
     return dataclasses.replace(
         finding,
         code="D130",
-        function=compilation.qualname or compilation.name,
+        function=compilation.function,
         seconds=seconds,
         compiles=len(group),
         detail=detail,

@@ -77,6 +77,16 @@ class Compilation:
     thread: str = ""
     pid: int = 0
 
+    @property
+    def wrapped(self) -> bool:
+        """Whether the frame is torch's own, around a module of torch's that was given to it."""
+        return self.module == "torch._dynamo.external_utils"
+
+    @property
+    def function(self) -> str:
+        """What was compiled, as its user calls it."""
+        return (self.arguments.get("fn") if self.wrapped else "") or self.qualname or self.name
+
 
 @dataclasses.dataclass(frozen=True)
 class GraphBreak:

@@ -59,6 +59,8 @@ _ALL: Final = (
             "pass a copy where both are one tensor, if the function writes to neither"),
     Disease("D116", "storage-offset", "a tensor begins at another place of its memory", "warning",
             "read storage_offset() outside of the compiled function, or pass a copy, which begins at 0"),
+    Disease("D117", "setting", "autocast or another setting of torch changes between calls", "warning",
+            "call it under one setting, or give each setting a compiled function of its own"),
     Disease("D120", "dde-user", "your code asks about a value that is only known at run time", "error",
             "say what holds with torch._check before the branch, or keep the branch out of the compiled function"),
     Disease("D121", "dde-framework", "torch asks about a size that is only known at run time", "error",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import json
 import re
 from typing import Any
 
@@ -155,7 +156,8 @@ def reason(entry: str, text: str, *, actual: Any = None) -> Reason:
         source = re.search(r"(?:hasattr|getattr)?\(?(?P<source>[LG]\[.+?\]|\w+)[,.]", guard)
         return Reason(entry, "marks", guard, source["source"] if source else "", actual=actual, **where)
     if "check_global_state" in guard or "grad_mode" in guard or "GLOBAL_STATE" in guard:
-        return Reason(entry, "global_state", guard.split(" against ")[0], actual=actual, **where)
+        said = guard.partition("GLOBAL_STATE changed:")[2].strip()  # in a trace
+        return Reason(entry, "global_state", guard.split(" against ")[0], actual=said or None, **where)
     named = _closure_name(written.hint)
     if (found := _IDENTITY.search(guard)) is not None:
         kind = "type" if found["what"] == "type" else "identity"
@@ -182,6 +184,16 @@ def reason(entry: str, text: str, *, actual: Any = None) -> Reason:
     return Reason(
         entry, "value" if source else "other", guard, source[0] if source else "", None, guard, actual, **where
     )
+
+
+def state_changes(text: str, now: str) -> str:
+    """What a guard on torch's settings was made under, against what they are now: the names of those that differ."""
+    before = re.search(r" against (\{.*\})", text)
+    try:
+        made, here = json.loads(before[1] if before is not None else ""), json.loads(now)
+    except ValueError:
+        return ""
+    return ", ".join(name for name in made if made[name] != here.get(name, made[name]))
 
 
 def size_sources(guard: str) -> list[tuple[str, int]]:

@@ -101,7 +101,7 @@ def say_live(event: Event) -> None:
     if not isinstance(event, Compilation):
         return
     changed = "; ".join(dict.fromkeys(change(r) for r in event.reasons[:3]))
-    text = f"doctor: {event.outcome} {event.qualname or event.name} [{event.id}] {event.seconds:.2f} s"
+    text = f"doctor: {event.outcome} {event.function} [{event.id}] {event.seconds:.2f} s"
     text += f" because {changed}" if changed else f" at {place(event.file, event.line)}"
     _say(text, "red" if event.outcome in ("failed", "limit") else "yellow" if changed else "dim")
 

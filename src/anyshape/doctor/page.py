@@ -85,7 +85,7 @@ def data(report: Report) -> dict[str, Any]:
         "calls": [[c.id, c.time, c.count] for c in report.calls],
         "points": [[row["id"], row["dims"], row["count"]] for row in _rows(report)],
         "borders": _borders(report),
-        "names": {c.id: c.qualname or c.name for c in report.compilations},
+        "names": {c.id: c.function for c in report.compilations},
     }
 
 
@@ -93,7 +93,7 @@ def _bar(compilation: Compilation) -> dict[str, Any]:
     why = [f"{guard_text.readable(r.guard)}" for r in compilation.reasons[:4] if r.guard]
     return {
         "id": compilation.id,
-        "name": compilation.qualname or compilation.name,
+        "name": compilation.function,
         "start": round(compilation.start, 4),
         "seconds": round(compilation.seconds, 4),
         "kind": _kind(compilation),
@@ -183,7 +183,7 @@ def _programs(report: Report) -> list[dict[str, Any]]:
             for r in c.reasons[:12]
         ]
         found.append({
-            "id": c.id, "name": c.qualname or c.name, "place": place(c.file, c.line), "seconds": c.seconds, "by": c.by,
+            "id": c.id, "name": c.function, "place": place(c.file, c.line), "seconds": c.seconds, "by": c.by,
             "outcome": _kind(c), "calls": calls.get(c.id, 0), "guards": c.guards, "reasons": reasons,
             "excerpt": excerpt(c.file, c.line), "predicates": [], "anchor": anchor(c.id), "code": code.get(c.id, ()),
             "why": "; ".join(dict.fromkeys(change(r) for r in c.reasons[:3])),

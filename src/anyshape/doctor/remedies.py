@@ -48,7 +48,7 @@ def advice(finding: Finding) -> Remedy:
     """What a person can do, in the words of the disease."""
     text = finding.disease.advice
     if finding.code == "D107" and finding.values and all(type(v) in (int, float) for v in finding.values):
-        text = "pass it as a tensor, or compute what follows from it outside of the compiled function"
+        text = "pass it as a tensor if it is only computed with; where it counts rounds of a loop, each is a program"
     return Remedy("advice", text)
 
 
