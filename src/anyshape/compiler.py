@@ -286,6 +286,7 @@ def compile(
         disable=disable,
         guard_filter=guard_filter,
     )
+    target = modules.begun_again(target)
     start = shortcuts.first_frame(target)
     module = start[1] if start is not None and frozen and isinstance(start[1], torch.nn.Module) else None
     called = getattr(fn, "__qualname__", type(fn).__name__)

@@ -128,6 +128,7 @@ class Engine:
         recompile_limit: int | None = None,
     ) -> None:
         self._static = static  # every size is a program of its own
+        self._hooked = False  # whether hooks have run before the frame at hand
         self._limits = RecompileLimits(recompile_limit, guard_differences.limit, static=static)
         self._warned: set[str] = set()
         self._saves = saves  # programs are made, with what they are made of, and not run
@@ -210,8 +211,10 @@ class Engine:
             return self._capture(convert, frame)
 
     def _capture(self, convert: Callable[[], Any], frame: Any) -> Any:
-        if frame.f_code is self._top and capture.is_served(frame, self._codes()):
+        hooked = capture.has_hooks_before(frame)  # they have run, and would run again if the call began again
+        if frame.f_code is self._top and not hooked and capture.is_served(frame, self._codes()):
             raise RunAgain
+        self._hooked = hooked
         known = capture.call_key(frame)
         code = self._origin = frame.f_code
         if known in self._eager_calls:
@@ -237,7 +240,7 @@ class Engine:
         kept: frozenset[str] = frozenset()
         all_ways, older = list(ways), self._older(code)
         while ways:
-            way, self._merge = ways.pop(0), Found(older) if older else None
+            way, self._merge = ways.pop(0), Found(older) if older and not hooked else None
             outcome, error = self._attempt(convert, functools.partial(way, kept=kept), whole=code is self._top)
             if isinstance(error, Refused):
                 raise error.error
@@ -347,7 +350,7 @@ class Engine:
         self.callers.fell_back(reason)
         if reason.startswith(LIMIT):
             self._warned.add(reason)
-        if code is self._top:
+        if code is self._top and not self._hooked:
             raise RunEagerly(reason, expected=expected)
         if reason.startswith(LIMIT) and not expected:
             warnings.warn(f"a part of a call ran eagerly: {reason}", FallbackWarning, stacklevel=3)

@@ -52,6 +52,11 @@ def write_by_mask(x: torch.Tensor) -> torch.Tensor:
     return y
 
 
+def rest_of_a_view(x: torch.Tensor) -> torch.Tensor:
+    rows = x[:, None] * torch.ones(3)
+    return rows.masked_select((x > 0)[:, None]).view(-1, 3) + 1
+
+
 def unique(x: torch.Tensor) -> torch.Tensor:
     values, places, counts = torch.unique(x, return_inverse=True, return_counts=True)
     return values[places] * counts[places]
@@ -127,7 +132,7 @@ def early_exit(x: torch.Tensor) -> torch.Tensor:
 
 
 PROGRAMS: list[Callable[..., Any]] = [
-    nonzero, item, tolist, mask, mask_of_rows, write_by_mask, unique, repeat, split, cut, ragged, select, routing,
+    nonzero, item, tolist, mask, mask_of_rows, write_by_mask, rest_of_a_view, unique, repeat, split, cut, ragged, select, routing,
     routing_by_order, checked, bounded, early_exit,
 ]  # fmt: skip
 

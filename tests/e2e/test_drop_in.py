@@ -103,6 +103,30 @@ def test_a_hook_comes_and_goes_while_eight_threads_call() -> None:
     same(f, model)
 
 
+class Named(nn.Module):
+    word = ""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * len(self.word)
+
+
+@pytest.mark.parametrize("outside", [True, False])
+def test_hooks_run_once_around_a_call_that_runs_eagerly(outside: bool) -> None:
+    model, seen = Named(), []
+    f = anyshape.compile(model, backend="eager", recompile_limit=1)
+    f(torch.ones(3))
+    hooked = f if outside else model
+    hooked.register_forward_hook(lambda module, args, out: (seen.append("after"), out + 100)[1])
+    hooked.register_forward_pre_hook(lambda module, args: (seen.append("before"), (args[0] + 10,))[1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", anyshape.FallbackWarning)
+        for n in range(1, 4):
+            model.word = "a" * n
+            assert f(torch.ones(2)).tolist() == [11.0 * n + 100] * 2
+    assert seen == ["before", "after"] * 3
+    assert sum(n for reason, n in f.fallbacks.items() if "word" in reason) == 3, f.fallbacks
+
+
 # -- programs that multiply for another reason than sizes --------------------------------------------------------
 
 
@@ -432,3 +456,53 @@ def test_no_warning_is_about_sizes_that_nobody_passed() -> None:
             x, y = torch.randn(n, 3), torch.randn(n, 1)
             assert torch.allclose(f(x, y), fn(x, y))
     assert [str(w.message) for w in seen if "target size" in str(w.message)] == []
+
+
+# -- what torch compiles by its own switches ---------------------------------------------------------------------
+
+
+@torch._dynamo.config.patch(graph_break_on_nn_param_ctor=False)
+def test_a_parameter_made_inside() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.Parameter(torch.ones(3)) + x
+
+    f = anyshape.compile(fn, backend="aot_eager", fullgraph=True)
+    same(f, fn, 4, 0, 1, 7)
+    assert (f.fallbacks, len(f.programs)) == ({}, 1)
+    assert f(torch.ones(3)).requires_grad
+
+
+@pytest.mark.skipif(not hasattr(torch._dynamo.config, "trace_autograd_ops"), reason="torch 2.11 has no such switch")
+def test_a_backward_pass_inside() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = (x * 2).requires_grad_()
+        (y**2).sum().backward()
+        assert y.grad is not None
+        return y.grad + 1
+
+    with torch._dynamo.config.patch(trace_autograd_ops=True):
+        f = anyshape.compile(fn, backend="aot_eager", fullgraph=True)
+        same(f, fn, 4, 1, 7)
+    assert f.fallbacks == {}
+
+
+@pytest.mark.slow  # Inductor
+def test_hooks_of_gradients_with_compiled_autograd() -> None:
+    from torch._dynamo import compiled_autograd
+
+    class Hooked(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x * 2
+            y.register_hook(lambda grad: grad + 3)
+            return y * 3
+
+    def compiler(graph: Any) -> Any:
+        return torch.compile(graph, backend="eager", dynamic=True)
+
+    f = anyshape.compile(Hooked(), fullgraph=True)
+    for n in (4, 5):
+        x = torch.ones(n, requires_grad=True)
+        with compiled_autograd._enable(compiler):
+            f(x).backward(torch.ones(n))
+        assert x.grad is not None and x.grad.tolist() == [12.0] * n
+    assert len(f.programs) == 1

@@ -33,7 +33,9 @@ import torch._dynamo.variables.builder as builder
 import torch._subclasses.fake_impls as fake_impls
 import torch.compiler.config as compiler_config
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
+import torch.nn.modules.module as nn_module
 from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list
+from torch._dynamo.source import SyntheticLocalSource
 from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
 from torch._dynamo.variables.tensor import TensorVariable
 from torch._guards import TracingContext
@@ -289,11 +291,14 @@ _stock_wrap_to_fake = builder.wrap_to_fake_tensor_and_record
 def _wrap_to_fake(e: Any, tx: Any, **kwargs: Any) -> Any:
     """An input that another input is a view of keeps its symbols: AOTAutograd makes it fake by what is noted last.
 
-    Its version is noted: an input that shares the memory of another is not at 0 when it has been made.
+    Its version is noted: an input that shares the memory of another is not at 0 when it has been made. What the frame
+    makes before the graph (`nn.Parameter` inside) is made with sizes that are numbers, and no guard can look at it.
     """
     contexts = tx.output.tracing_context.tensor_to_context
     known = contexts.get(e) if isinstance(e, torch.Tensor) else None
-    made = _stock_wrap_to_fake(e, tx, **kwargs)
+    made_before = isinstance(kwargs.get("source"), SyntheticLocalSource)
+    with dynamo_config.patch(assume_static_by_default=True) if made_before else contextlib.nullcontext():
+        made = _stock_wrap_to_fake(e, tx, **kwargs)
     if known is not None:
         contexts[e] = known
     elif isinstance(made, torch.Tensor):
@@ -453,6 +458,14 @@ def _is_disabled_alone(caller: types.FrameType | None) -> bool:
     while caller is not None and caller.f_code.co_filename == convert_frame.__file__:
         caller = caller.f_back
     return caller is not None and caller.f_code is decorators._nonrecursive_disable_wrapper_code
+
+
+def has_hooks_before(frame: types.FrameType) -> bool:
+    """Whether a frame is a module's `forward`, and hooks have run before it."""
+    owner = frame.f_locals.get("self")
+    if not isinstance(owner, torch.nn.Module) or frame.f_code.co_name != "forward":
+        return False
+    return bool(owner.__dict__.get("_forward_pre_hooks")) or bool(nn_module._global_forward_pre_hooks)
 
 
 class Converter:

@@ -13,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+import torch._dynamo.compiled_autograd as compiled_autograd
 import torch._dynamo.convert_frame as convert_frame
 import torch._functorch._aot_autograd.graph_compile as graph_compile
 import torch._functorch.config as functorch_config
@@ -55,6 +56,9 @@ _CONFIG = {
 def scope() -> Iterator[None]:
     """Entered under Dynamo's compile lock, and left before it is released."""
     config = {k: v for k, v in _CONFIG.items() if hasattr(functorch_config, k)}
+    if compiled_autograd.compiled_autograd_enabled:
+        # It compiles the backward as it runs, and a hook that it calls is no input that Inductor takes before.
+        config.pop("force_non_lazy_backward_lowering", None)
     with contextlib.ExitStack() as stack:
         stack.enter_context(functorch_config.patch(**config))
         if hasattr(graph_compile, "collect_bw_donated_buffer_idxs"):

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch._C import _storage_address
+from torch._dynamo.source import SyntheticLocalSource
 
 from anyshape._torch import concrete, subscripts
 from anyshape.answers import name_of
@@ -76,6 +77,8 @@ def written_inputs(graph: Any, versions: Mapping[int, int]) -> tuple[list[Any], 
         argument = node.meta.get("grapharg")
         # A number may be passed to the graph as a tensor; the caller has no memory of it.
         if node.op != "placeholder" or argument is None or not argument.is_tensor:
+            continue
+        if isinstance(argument.source, SyntheticLocalSource):  # made by the frame, before the graph
             continue
         if isinstance(value, torch.Tensor) and value.layout is torch.strided:
             (written if value._version > versions.get(id(value), 0) else read).append(argument.source)

@@ -28,7 +28,6 @@ class CompiledModule(OptimizedModule):
     _anyshape_engine: Any
     _anyshape_caller: object
     _anyshape_eagerly: type[BaseException]
-    _anyshape_again: type[BaseException]
     _anyshape_anew: Callable[[torch.nn.Module], CompiledModule]  # compiles a copy as this one was
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -40,13 +39,8 @@ class CompiledModule(OptimizedModule):
             if callers.here.broken is not None:
                 self._anyshape_engine.settle()
             return result
-        except self._anyshape_again:
-            return CompiledModule.__call__(self, *args, **kwargs)
-        except self._anyshape_eagerly as told:
-            eagerly = told
         finally:
             callers.leave(before)
-        return self._run_eagerly(eagerly, args, kwargs)
 
     def _run_eagerly(self, eagerly: Any, args: Any, kwargs: Any) -> Any:
         result = self._orig_mod(*args, **kwargs)
@@ -224,6 +218,31 @@ def in_brief(value: Any) -> str:
     return f"{value.dtype} {tuple(value.shape)}" if isinstance(value, torch.Tensor) else brief(value)
 
 
+def begun_again(target: Any) -> Any:
+    """`target`, whose forward begins again where anyshape says so: what runs around it, such as hooks, runs once."""
+    from anyshape.engine import RunAgain, RunEagerly
+
+    if not isinstance(target, OptimizedModule):
+        return target
+    inside, module = target.forward, target._orig_mod
+
+    @functools.wraps(inside)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return inside(*args, **kwargs)
+        except RunAgain:
+            return forward(*args, **kwargs)
+        except RunEagerly as told:
+            eagerly = told
+        # Out here, where an error of the module is its own and nothing else is being handled.
+        result = module(*args, **kwargs)
+        eagerly.say()
+        return result
+
+    target.forward = forward
+    return target
+
+
 def compiled(
     target: Any, engine: Any, in_front: Sequence[Callable[..., Any]], *, anew: Callable[..., Any]
 ) -> CompiledModule:
@@ -231,7 +250,7 @@ def compiled(
 
     `anew` compiles a copy of the module in the same way.
     """
-    from anyshape.engine import RunAgain, RunEagerly
+    from anyshape.engine import RunEagerly
 
     if not isinstance(target, OptimizedModule):  # TORCHDYNAMO_DISABLE and disable=True give the module itself
         return target  # type: ignore[no-any-return]
@@ -245,7 +264,6 @@ def compiled(
         "_enter": call,
         "_engine": engine,
         "_eagerly": RunEagerly,
-        "_again": RunAgain,
         "_anew": anew,
     }
     for name, value in own.items():

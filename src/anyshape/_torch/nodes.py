@@ -87,7 +87,7 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
         if memory.writes(node):
             _refuse_overlap(*memory.written_dims(node.target, args))
             _refuse_unwritable(recording, (args[:1], kwargs.get("out")))
-        if node.target is eager_transforms._autograd_grad:
+        if node.target in (eager_transforms._autograd_grad, torch.autograd.grad) and len(args) <= _RETAIN_GRAPH:
             # A node may be run more than once. Of this one no more is verified here than that gradients are laid out as
             # what they are of: the calls that compute them are nodes of the aten graph.
             kwargs = {**kwargs, "retain_graph": True}
@@ -135,6 +135,7 @@ def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> A
         recording.oblivious.strict = recording.oblivious.loosened = False
 
 
+_RETAIN_GRAPH = 3  # the place of that argument
 _call_method = TensorVariable.call_method
 _ROOM = 1 << 62  # bytes, none of which a fake tensor has
 
