@@ -131,7 +131,7 @@ def patches(
 ) -> Iterator[None]:
     """Everything of torch that differs while anyshape captures.
 
-    `rules` are those for all calls, for those that are given a size, and for those about oblivious sizes.
+    `rules` are those for all calls, for those given a size or a float, and for those about oblivious sizes.
     `whole`: a call of the callable begins here. `facts` keeps Inductor from mixing declarations up. `frozen` is a
     module that does not change. `exporting`: there is no frame that could make a call after the graph. `floats` of
     modules have changed. `static`: sizes and numbers are those of the call.
@@ -192,9 +192,10 @@ def patches(
         stack.enter_context(formatted.patches())
         stack.enter_context(float_arithmetic.patches())
         stack.enter_context(scalar_writes.patches())
-        for_all, of_sizes, oblivious = rules
+        for_all, of_sizes, of_floats, oblivious = rules
         stack.enter_context(rule_calls.patches({**for_all, **random_state.rules(), **scans.rules()}))
         stack.enter_context(rule_calls.patches(dict(of_sizes), when=rule_calls.is_given_a_size))
+        stack.enter_context(rule_calls.patches(dict(of_floats), when=rule_calls.is_given_a_float))
         stack.enter_context(rule_calls.patches(dict(oblivious), when=rule_calls.concerns_oblivious))
         stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))
         stack.enter_context(mock.patch.object(symbolic_shapes, "_static_eval_sym_bool", _static_eval))

@@ -36,7 +36,7 @@ def _format_value(self: Any, fmt_spec: Any, flags: int) -> None:
 
 
 def write_now(graph: Any) -> None:
-    """Have the code of a graph with such a number written while the names have a meaning, not at its first call."""
+    """Have the code of a graph with such a number written while the names have a meaning, and not by its first call."""
     numbers: list[Any] = []
     for node in graph.graph.nodes:
         torch.fx.node.map_aggregate((node.args, node.kwargs), numbers.append)

@@ -44,6 +44,12 @@ def is_given_a_size(args: Any) -> bool:
     )
 
 
+def is_given_a_float(args: Any) -> bool:
+    """Whether a call is given a float that is symbolic."""
+    given = map(LazyVariableTracker.realize_all, args)
+    return any(isinstance(value, SymNodeVariable) and value.python_type() is float for value in given)
+
+
 @contextlib.contextmanager
 def patches(rules: dict[Any, Any], *, when: Callable[[Any], bool] = lambda args: True) -> Iterator[None]:
     """Calls of the functions in `rules`, and of the tensor methods of the same name, are traced as their rule.

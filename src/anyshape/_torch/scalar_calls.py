@@ -18,6 +18,7 @@ from unittest import mock
 import sympy
 import torch
 import torch._functorch._aot_autograd.graph_compile as graph_compile
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from anyshape._torch import concrete
 from anyshape._torch.shape_env import FreeShapeEnv
@@ -72,8 +73,12 @@ def _scalar(number: Any) -> Any:
     return emit.mul.Tensor(emit.scalar_tensor.default(1.0, dtype=torch.float64), number)
 
 
-def _full(like: Any, number: Any) -> Any:
-    return emit.mul.Tensor(emit.full_like.default(like, 1), number)
+def _full(like: Any, number: Any, **options: Any) -> Any:
+    return emit.mul.Tensor(emit.full_like.default(like, 1, **options), number)
+
+
+def _new_full(x: Any, size: Any, number: Any, **options: Any) -> Any:
+    return emit.mul.Tensor(emit.new_full.default(x, size, 1, **options), number)
 
 
 def _full_of(size: Any, number: Any, **options: Any) -> Any:
@@ -286,8 +291,9 @@ CALLS: dict[Any, Callable[..., Any]] = {
     _aten.scatter.value: _scatter,
     _aten.constant_pad_nd.default: _pad,
     _aten.fill.Scalar: _full,
-    _aten.full_like.default: lambda x, number, **options: _full(emit.full_like.default(x, 1, **options), number),
+    _aten.full_like.default: _full,
     _aten.full.default: _full_of,
+    _aten.new_full.default: _new_full,
     _aten.scalar_tensor.default: lambda number, **options: emit.convert(
         _scalar(number), options.get("dtype") or torch.float32
     ),
@@ -354,6 +360,20 @@ def _fits(node: Any, env: FreeShapeEnv) -> bool:
     return all(env.recording.owns(e) and env.holds(sympy.Le(sympy.Abs(e), largest)) for e in exprs)
 
 
+def _unread(graph: Any, env: FreeShapeEnv) -> set[Any]:
+    """Floats of the function of which nothing in a graph is computed: torch takes them for constants by then."""
+    read: set[Any] = set()
+    needed: set[Any] = set()
+    for node in reversed(graph.nodes):
+        if node.op in ("placeholder", "output") or node.is_impure() or node in needed:
+            needed.update(node.all_input_nodes)
+            value = node.meta.get("val")
+            if isinstance(value, (torch.SymFloat, torch.SymInt, torch.SymBool)):
+                read |= value.node.expr.free_symbols
+    floats = {s for s in env.backed_var_to_val if symbol_is_type(s, SymT.FLOAT)}
+    return {s for s in floats - read - env.replacements.keys() if env.recording.owns(s)}
+
+
 @contextlib.contextmanager
 def patches() -> Iterator[None]:
     """For what is compiled."""
@@ -363,9 +383,15 @@ def patches() -> Iterator[None]:
         return
 
     def tensorify(module: Any, env: Any, fake_mode: Any) -> None:
-        if isinstance(env, FreeShapeEnv):
-            rewrite(module.graph, env, fake_mode)
-        stock(module, env, fake_mode)
+        if not isinstance(env, FreeShapeEnv):
+            stock(module, env, fake_mode)
+            return
+        rewrite(module.graph, env, fake_mode)
+        unread = {s: env.backed_var_to_val.pop(s) for s in _unread(module.graph, env)}
+        try:
+            stock(module, env, fake_mode)
+        finally:
+            env.backed_var_to_val.update(unread)
 
     with mock.patch.object(graph_compile, "tensorify_python_scalars", tensorify):
         yield

@@ -14,6 +14,7 @@ from anyshape.ops import (
     comparison,
     dropping,
     fourier,
+    given_numbers,
     given_sizes,
     indexing,
     layouts,
@@ -36,14 +37,16 @@ RULES: dict[Any, Callable[..., Any]] = {
 }
 
 # For calls that are given a number which is symbolic.
-SIZE_RULES: dict[Any, Callable[..., Any]] = dict(given_sizes.RULES)
+SIZE_RULES: dict[Any, Callable[..., Any]] = {**given_sizes.RULES, **given_numbers.RULES}
+# For calls that are given a float which is symbolic.
+FLOAT_RULES: dict[Any, Callable[..., Any]] = dict(given_numbers.OF_FLOATS)
 # For calls about sizes that may not be asked about.
 OBLIVIOUS_RULES: dict[Any, Callable[..., Any]] = dict(squeezing.RULES)
 
 
 def all_rules() -> tuple[dict[Any, Callable[..., Any]], ...]:
-    """Those for all calls, for those that are given a size, and for those about oblivious sizes."""
-    return RULES, SIZE_RULES, OBLIVIOUS_RULES
+    """Those for all calls, for those given a size, for those given a float, and for those about oblivious sizes."""
+    return RULES, SIZE_RULES, FLOAT_RULES, OBLIVIOUS_RULES
 
 
-__all__ = ["OBLIVIOUS_RULES", "RULES", "SIZE_RULES", "all_rules"]
+__all__ = ["FLOAT_RULES", "OBLIVIOUS_RULES", "RULES", "SIZE_RULES", "all_rules"]
