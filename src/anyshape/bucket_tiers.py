@@ -101,7 +101,7 @@ class BucketTiers(Tiers):
         run = sizes.run
         if run is not None:
             sizes.recent += 1
-            if sizes.state == "served" or sizes.recent < sizes.quiet:
+            if sizes.recent < sizes.quiet or sizes.state == "served":
                 return run(*args)
             return self._try(key, sizes, run, args)
         if sizes.state in ("compiling", "left"):
@@ -177,9 +177,9 @@ class BucketTiers(Tiers):
         return True
 
     @property
-    def _look_after(self) -> float:
+    def _look_after(self) -> int:
         """Calls of a key after which it is timed, to say when it should have code of its own."""
-        return self.bucket_policy.exact_calls / 50
+        return self.bucket_policy.exact_calls // 50
 
     def _count(self, key: Key, sizes: _Sizes, args: Sequence[Any]) -> Any:
         bucket = sizes.bucket if isinstance(sizes, _BucketSizes) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import threading
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._inductor.codegen.triton import TritonKernel
+from torch._inductor.sizevars import SizeVarAllocator
+from torch._inductor.virtualized import V
 
 import anyshape
 from anyshape import bucket_tiers
@@ -237,6 +241,37 @@ def test_a_bucket_that_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @light
+def test_what_inductor_knows_of_a_bucket() -> None:
+    """A range of the symbol itself is what a persistent reduction takes, and a divisor what wide loads take."""
+    told: list[tuple[Any, ...]] = []
+
+    def persistent(expr: Any) -> Any:
+        try:
+            return TritonKernel._get_persistent_RBLOCK(expr)
+        except ValueError:  # there is no bound
+            return None
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        (size,) = (t.shape[1] for t in inputs if isinstance(t, Tensor))
+        if isinstance(size, int):  # the general program: its sizes are told apart elsewhere
+            return graph.forward
+        sizes = SizeVarAllocator(size.node.shape_env)
+        expr = size.node.expr
+        with V.set_graph_handler(types.SimpleNamespace(sizevars=sizes)):
+            block = persistent(expr)
+        longer = sizes.statically_known_gt(expr, 512), sizes.statically_known_gt(expr, 513)
+        told.append((block, *longer, sizes.statically_known_multiple_of(expr, 16), size.node.hint))
+        return graph.forward
+
+    heated(lambda x: x.softmax(-1), rows(601, 640, 300_000), backend=backend)
+    assert told == [
+        (1024, True, False, False, 601),
+        (1024, True, False, True, 640),
+        (None, True, True, True, 300_000),
+    ]
+
+
+@light
 def test_neighbors_stay_within_what_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     soon = dataclasses.replace(bucket_tiers.BucketPolicy(), sizes=1)
     monkeypatch.setattr(bucket_tiers, "BucketPolicy", lambda: soon)
@@ -281,6 +316,11 @@ def test_training_with_kernels() -> None:
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
         assert f.wait(120)
     assert served(f) >= 5
+
+
+def test_a_file_holds_exact_sizes() -> None:
+    with pytest.raises(anyshape.ArtifactError, match="buckets are made of the calls that come"):
+        anyshape.precompile(normalized, (torch.randn(3, 5),), specialize="buckets")
 
 
 def test_the_words() -> None:
