@@ -101,7 +101,7 @@ class BucketTiers(Tiers):
         run = sizes.run
         if run is not None:
             sizes.recent += 1
-            if sizes.state == "served" or sizes.recent < sizes.quiet:
+            if sizes.recent < sizes.quiet or sizes.state == "served":
                 return run(*args)
             return self._try(key, sizes, run, args)
         if sizes.state in ("compiling", "left"):
@@ -177,9 +177,9 @@ class BucketTiers(Tiers):
         return True
 
     @property
-    def _look_after(self) -> float:
+    def _look_after(self) -> int:
         """Calls of a key after which it is timed, to say when it should have code of its own."""
-        return self.bucket_policy.exact_calls / 50
+        return self.bucket_policy.exact_calls // 50
 
     def _count(self, key: Key, sizes: _Sizes, args: Sequence[Any]) -> Any:
         bucket = sizes.bucket if isinstance(sizes, _BucketSizes) else None
@@ -247,8 +247,7 @@ class BucketTiers(Tiers):
                 self.dropped[reason] += 1
                 return
             bucket.state = "making"
-        job = self._make_bucket(chosen, key)
-        self._worker.submit(self, functools.partial(self._work, chosen, bucket, key, job))
+        self._worker.submit(self, functools.partial(self._work, chosen, bucket, key))
 
     def _refusal(self) -> str:
         if self._worker.code_bytes >= self.policy.most_bytes:
@@ -256,10 +255,10 @@ class BucketTiers(Tiers):
         with_code = sum(b.state in ("making", "tried", "ready") for b in self._buckets.values())
         return f"as many buckets have code as may ({limits.BUCKETS})" if with_code >= self.bucket_policy.most else ""
 
-    def _work(self, chosen: Bucket, bucket: _Bucket, key: Key, job: Callable[[], Shared]) -> None:
+    def _work(self, chosen: Bucket, bucket: _Bucket, key: Key) -> None:
         began, before = time.perf_counter(), self._loaded()
         try:
-            made = job()
+            made = self._make_bucket(chosen, key)()
             admitted = made.admits(key)
         except Exception as error:
             bucket.state = "left"
@@ -315,7 +314,7 @@ class BucketTiers(Tiers):
         if bucket.state == "left":
             self._note(chosen, f"is no faster: {ratio:.2f} of the general program's time")
         elif len(bucket.keys) >= self.bucket_policy.sizes:
-            self._make_neighbors(chosen, key)
+            self._worker.submit(self, functools.partial(self._make_neighbors, chosen, key))
 
     def _ratio(self, bucket: _Bucket) -> float | None:
         """Time of the bucket's code, of the general program's: of the same sizes if there are any that both ran."""

@@ -204,7 +204,8 @@ def compile(
         layout: "contiguous", "dense", "example" or "any"; for all tensors, or for those named in a dict.
         hints: Typical sizes, `{"batch": 16}`, which autotuning plans for. Missing hints are chosen by the solver.
         specialize: Sizes that get code of their own, made in the background: "hot" (those that come often, the
-            default), clauses such as `["batch == 1"]`, or "never".
+            default), "buckets" (ranges of sizes, for many sizes of which none comes often), clauses such as
+            `["batch == 1"]`, or "never".
         semantics: "eager" equals eager for every size. "oblivious" makes one program that never asks whether a size
             is 0 or 1, and asserts what it assumes.
         on_new_behavior: What happens to a call that no program serves: "compile", "eager", or "error".

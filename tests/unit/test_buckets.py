@@ -112,7 +112,7 @@ def make_tiers(
 
         return job
 
-    settings: dict[str, Any] = {"samples": 2, "calls": 10, "exact_calls": 1e9, "exact_share": 1e9, **words}
+    settings: dict[str, Any] = {"samples": 2, "calls": 10, "exact_calls": 10**9, "exact_share": 1e9, **words}
     return BucketTiers(
         costing(1.0, "general"),
         plan=plan,

@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import sympy
+import torch
+
 from anyshape import buckets
-from anyshape._torch import common_sizes, python_code
+from anyshape._torch import common_sizes, concrete, python_code
 from anyshape._torch.specialise import Master
 from anyshape.recording import Recording
 
@@ -48,35 +51,23 @@ class Moved:
 
     def __init__(self, master: Master, recording: Recording) -> None:
         self._places = places = master.places()
-        self._equalled = _equalled(master)
-        self._declared = [c for c in recording.declared.invariants if set(c.names) <= set(recording.declared.names)]
+        numbers: list[Any] = []
+        for value, _ in master.in_key():
+            numbers += [*value.shape, *value.stride()] if isinstance(value, torch.Tensor) else [value]
+        self._numbers = [concrete.number_expr(n) for n in numbers]  # a key, by the sizes that stand for themselves
+        self._declared = recording.declared.invariants
         self._names = {n: places[s] for s, n in recording.declared.names.items() if s in places}
         asked = [a.fact for a in (*recording.predicates.values(), *recording.requirements.values())]
         known = [fact for fact in asked if fact.free_symbols <= places.keys()]
         self._held = python_code.function(known, {s: f"v[{at}]" for s, at in places.items()})
 
     def __call__(self, key: buckets.Key, instead: Mapping[int, int]) -> buckets.Key | None:
-        """A key with other sizes; None where the program is not for it. Strides that follow from sizes are left."""
-        changed = list(key)
-        for at, size in instead.items():
-            changed[at] = size
-        values = {symbol: changed[at] for symbol, at in self._places.items()}
-        for symbol, env in self._equalled.items():
-            said = env.replace(symbol).xreplace(values)
-            if not said.is_number:
-                return None
-            changed[self._places[symbol]] = int(said)
+        """A key with other sizes; None where the program is not for it."""
+        values = {symbol: sympy.Integer(instead.get(at, key[at])) for symbol, at in self._places.items()}
+        found = [n.xreplace(values) for n in self._numbers]
+        if not all(n.is_Integer for n in found):
+            return None
+        changed = tuple(map(int, found))
         sizes = {name: changed[at] for name, at in self._names.items()}
         declared = (clause.holds(sizes) for clause in self._declared if set(clause.names) <= sizes.keys())
-        return tuple(changed) if all(self._held(changed)) and all(declared) else None
-
-
-def _equalled(master: Master) -> dict[Any, Any]:
-    """Symbols that others stand for, and what knows which."""
-    found = {}
-    for value in master.placeholders:
-        for number in value.shape if hasattr(value, "shape") else (value,):
-            node = getattr(number, "node", None)
-            if node is not None and node._expr != node.expr:
-                found[node._expr] = node.shape_env
-    return found
+        return changed if all(self._held(changed)) and all(declared) else None

@@ -175,7 +175,8 @@ def _conditions(env: ShapeEnv, symbols: Iterable[Any]) -> list[Any]:
     found = [g.expr for g in env.guards]
     for symbol in symbols:
         bounds = env.var_to_range[symbol]
-        found += [sympy.Ge(symbol, bounds.lower), sympy.Le(symbol, bounds.upper)]
+        found += [sympy.Ge(symbol, bounds.lower)] if bounds.lower != -int_oo else []
+        found += [sympy.Le(symbol, bounds.upper)] if bounds.upper != int_oo else []
     return [c for c in dict.fromkeys(found) if c not in (sympy.true, True)]
 
 

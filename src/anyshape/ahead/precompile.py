@@ -19,6 +19,7 @@ from anyshape.ahead.stored import Stored
 from anyshape.artifact import container, manifest, storage, trust
 from anyshape.compiler import CompiledFunction, declared_door
 from anyshape.declaration.options import read_word
+from anyshape.errors import ArtifactError
 from anyshape.option_types import (
     Address,
     Clauses,
@@ -103,6 +104,13 @@ def precompile(
     fn = _original(fn)
     modules.check_callable(fn, asked_by="precompile")
     args, kwargs = modules.check_call(args, kwargs, asked_by="precompile")
+    if isinstance(specialize, str) and specialize == "buckets":
+        raise ArtifactError(
+            "this cannot be precompiled: buckets are made of the calls that come, and a file holds exact sizes",
+            where='anyshape.precompile(..., specialize="buckets")',
+            fix='specialize=["batch == 1"], or anyshape.compile(fn, specialize="buckets") where it is used',
+            code="AS056",
+        )
     words = {"shapes": shapes, "where": where, "layout": layout, "hints": hints, "specialize": specialize}
     door = declared_door(fn, {**words, "semantics": semantics, "on_new_behavior": "compile"})
     clauses = door.declaration.specialize if door is not None and not isinstance(specialize, str) else "never"
