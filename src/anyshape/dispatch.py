@@ -223,7 +223,7 @@ class Admission:
             for unit in units:
                 if not all(symbol in sizes for symbol in unit.symbols):
                     return None
-                values = tuple(int(sizes[symbol]) for symbol in unit.symbols)
+                values = tuple(_plain(sizes[symbol]) for symbol in unit.symbols)
                 local = unit.kind.known(values) or unit.kind.learn(values)
                 if local.difference is not None and not (unit.assumed and self.may_be_unobservable(unit, local)):
                     return None
@@ -447,6 +447,10 @@ class Admission:
         values: dict[sympy.Basic, sympy.Basic] = dict(self.recording.hints)
         values.update((symbol, sympy.sympify(key[at])) for symbol, at in self._at.items() if at is not None)
         return values
+
+
+def _plain(value: sympy.Basic) -> int | float:
+    return int(value) if value.is_Integer else float(value)
 
 
 def _outcome(value: Any) -> bool | None:

@@ -188,7 +188,7 @@ class _Reading:
         if step.kind == "output":
             given = step.args["values"]
             values = given if isinstance(given, (tuple, list)) else (given,)
-            self._outputs = tuple(self._output(value) for value in values)
+            self._outputs = (*map(self._output, values), self._sharing(values))
             return None
         if step.kind == "number":
             return self._plain(step.result)
@@ -243,6 +243,16 @@ class _Reading:
         if not isinstance(result, concrete.TensorSnapshot):
             return self._values[value.index]
         return self._values[value.index], self._layout(result)
+
+    def _sharing(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """For each output the input, or the first output, whose memory it has: what writes to the one may show."""
+        first: dict[int, Any] = {}
+        for step in self._steps:
+            if step.kind == "input" and isinstance(step.result, concrete.TensorSnapshot):
+                first.setdefault(step.result.storage, step.name)
+        given = [self._steps[v.index].result if isinstance(v, Ref) else None for v in values]
+        memory = [r.storage if isinstance(r, concrete.TensorSnapshot) else None for r in given]
+        return tuple(None if m is None else first.setdefault(m, n) for n, m in enumerate(memory))
 
     def _layout(self, tensor: concrete.TensorSnapshot) -> Any:
         """Sizes, and the strides that address anything."""

@@ -631,6 +631,12 @@ def causal_masks_never_matter() -> Iterator[None]:
 
 
 @merge_fault
+def memory_of_results_is_not_compared() -> Iterator[None]:
+    with replaced(merging._Reading, "_sharing", lambda self, values: ()):
+        yield
+
+
+@merge_fault
 def arguments_are_not_compared() -> Iterator[None]:
     plain = merging._Reading._plain
 

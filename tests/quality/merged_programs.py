@@ -55,6 +55,13 @@ def names_another(x: torch.Tensor) -> Any:
     return (x + 1, "many") if x.shape[0] > 1 else (x + 1, "one")
 
 
+def gives_other_memory(x: torch.Tensor) -> Any:
+    """What is written to the one result shows in the other, or does not."""
+    first = x + 1
+    second = first.view(x.shape) if x.shape[0] > 1 else first.clone()
+    return first, second
+
+
 def differs_within(x: torch.Tensor) -> Any:
     if x.shape[0] > 1:
         return x * 2
@@ -82,7 +89,7 @@ SAME: tuple[tuple[Callable[..., Any], int], ...] = (
     (weighs, 1),
     (splits, 1),
 )  # and how many programs are enough
-OTHERS = (masks_by_batch, computes_another, names_another, differs_within, adds_one_place)
+OTHERS = (masks_by_batch, computes_another, names_another, gives_other_memory, differs_within, adds_one_place)
 
 
 def outcomes(f: Callable[..., Any]) -> list[Any]:
@@ -102,7 +109,13 @@ def alike(ours: list[Any], eagers: list[Any]) -> bool:
         torch.testing.assert_close([_tensors(x) for x in ours], [_tensors(x) for x in eagers])
     except AssertionError:
         return False
-    return [_names(x) for x in ours] == [_names(x) for x in eagers]
+    same_memory = [_sharing(x) for x in ours] == [_sharing(x) for x in eagers]
+    return same_memory and [_names(x) for x in ours] == [_names(x) for x in eagers]
+
+
+def _sharing(value: Any) -> list[bool]:
+    memory = [x.untyped_storage().data_ptr() for x in _tensors(value)]
+    return [a == b for a in memory for b in memory]
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

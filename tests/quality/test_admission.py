@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -194,3 +195,14 @@ def test_keys_are_bounded_by_the_numbers_in_them(monkeypatch: pytest.MonkeyPatch
     (admission,) = admissions(f)
     assert len(admission.known) <= 60 // 5
     assert f.programs[0].verifications == 0
+
+
+def test_a_float_is_not_run_for_each_size() -> None:
+    f = anyshape.compile(lambda x, scale: x * scale * math.pi, backend="aot_eager")
+    for n, k in itertools.product(SIZES, SIZES):
+        f(torch.ones(n, k), 0.5)
+    before = f.programs[0].verifications
+    for n, scale in itertools.product((6, 7, 1), (0.1 + 0.2, -2.5)):
+        assert torch.equal(f(torch.ones(n, 9), scale), torch.ones(n, 9) * scale * math.pi)
+    (program,) = f.programs
+    assert program.verifications == before and not program.untold

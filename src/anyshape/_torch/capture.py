@@ -8,6 +8,7 @@ inside it and undone before it is released, so a stock `torch.compile` in the sa
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import sys
 import types
@@ -268,6 +269,7 @@ def _wrap_symfloat(self: Any, value: float) -> Any:
     """A float of a module (`eps`, `p`) is a constant until it changes: as a symbol it costs a second trace."""
     source = self.source.guard_source
     own = source.is_unspecialized_nn_module() or source.is_unspecialized_builtin_nn_module()
+    own |= value is getattr(math, getattr(self.source, "member", ""), None)  # `math.pi` does not change
     if own or (value == 0 and not scalar_arguments.is_expressible(value)):
         if value == 0:  # the guard takes 0.0 and -0.0 for one
             self.tx.output.shape_env.recording.exact_floats.append((self.source, value))

@@ -318,18 +318,17 @@ class TracedRun(ConcreteRun):
             fresh = self.env.create_unbacked_symint()
             torch._check(fresh >= 0)
             return fresh.node.expr
-        if not value.is_Integer:
-            raise NotPlain("a float")
         # Not `positive`, or sympy settles by itself what is asked about a size of 0.
         made = self.env.create_symbol(
-            int(value),
+            int(value) if value.is_Integer else float(value),
             ConstantSource(f"_{symbol}"),
             DimDynamic.DYNAMIC,
             None,
             positive=None,
             do_not_specialize_zero_one=True,
         )
-        self.env.var_to_range[made] = ValueRanges(-int_oo if symbol in self.signed else 0, int_oo)
+        if value.is_Integer:
+            self.env.var_to_range[made] = ValueRanges(-int_oo if symbol in self.signed else 0, int_oo)
         self._decided.add(made)
         return made
 
@@ -370,6 +369,8 @@ class TracedRun(ConcreteRun):
         facts = tuple(guard.expr.xreplace(back) for guard in self.env.guards)
         if any(_divides(fact, self.signed) for fact in facts):
             raise NotPlain("a division of a number that may be negative")
+        if any(fact.has(sympy.Float) for fact in facts):  # the next one would be another class
+            raise NotPlain("a float that is asked for its value")
         return facts
 
     def is_exact(self, tree: Any) -> bool:
