@@ -4,6 +4,7 @@
 #   make conformance PYTORCH=path   PyTorch's own tests, with anyshape in the place of torch.compile
 #   make test                  lint, types and the suite
 #   make test TORCH=2.15.0     the same on another torch
+#   make core TORCH=2.11.0     a short core of the suite, for a torch in between
 #   make dist                  wheel and sdist, tried in an empty environment
 #   make changelog             the fragments in changes/ become a part of CHANGELOG.md
 
@@ -24,7 +25,7 @@ DEMO := $(if $(wildcard $(STAMP)),$(VENV),.venv-demo-$(TORCH))
 DEMO_STAMP := $(DEMO)/.ready-$(PROJECT)
 DIST_VENV := .venv-dist-$(TORCH)
 
-.PHONY: demo zoo conformance test pytest lint types format docs dist changelog clean venv
+.PHONY: demo zoo conformance test core pytest lint types format docs dist changelog clean venv
 .DEFAULT_GOAL := test
 
 # torch comes first and alone, so that a local wheel is taken; the constraint keeps later installs from replacing it.
@@ -64,6 +65,13 @@ test: lint types pytest
 # A worker that dies is begun again with its whole file, so once has to do.
 pytest: $(STAMP)
 	$(BIN)/python -m pytest --timeout 600 --numprocesses 2 --dist loadfile --max-worker-restart 1 $(PYTEST_ARGS)
+
+# What differs between versions of torch: what the seams rely on, models of transformers, and what is done to Inductor.
+CORE := tests/test_tiny.py tests/unit tests/ops/test_rules.py tests/e2e/test_behaviours.py tests/e2e/test_models.py \
+	tests/e2e/test_training.py tests/e2e/test_inductor.py tests/e2e/test_named_backend.py tests/quality/test_merges.py
+
+core: $(STAMP)
+	$(BIN)/python -m pytest --timeout 600 --numprocesses 2 --dist loadfile --max-worker-restart 1 $(PYTEST_ARGS) $(CORE)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

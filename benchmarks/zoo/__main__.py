@@ -2,6 +2,7 @@
 
 usage: python -m benchmarks.zoo [--json FILE] [--html FILE] [--only NAME ...] [--ways WAY ...] [--backend NAME]
                               [--markdown FILE] [--again]
+       python -m benchmarks.zoo --trace [--device cuda] [--only NAME ...] [--layers N] [--calls N]     (see requests.py)
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import argparse
 import json
 import multiprocessing
 import pathlib
+import sys
 import time
 from typing import Any
 
-from benchmarks.zoo import measure, page, report
+from benchmarks.zoo import measure, page, report, requests
 
 # A process that has imported what every model needs, and from which each model's own is forked.
 SERVER = multiprocessing.get_context("forkserver")
@@ -72,4 +74,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if "--trace" in sys.argv[1:]:
+        requests.main(sys.argv[1:])
+    else:
+        main()

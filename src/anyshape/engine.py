@@ -250,7 +250,7 @@ class Engine:
                 ways, older = all_ways, []
                 continue
             if error is None and getattr(outcome, "guarded_code", None) is not None:
-                self._publish(outcome.guarded_code, code)
+                self._publish(outcome.guarded_code, frame)
                 return outcome
             if any(r.substituted for r in self._recordings):
                 blamed = frozenset().union(*(r.blamed for r in self._recordings)) - kept
@@ -291,10 +291,14 @@ class Engine:
         return reached
 
     def _older(self, code: types.CodeType) -> list[LiveProgram]:
-        """Programs that this call may turn out to be one of: nothing of it has run before."""
+        """Programs that this call may turn out to be one of."""
+        return [p for p in self._beside(code) if p.recording.forgotten]
+
+    def _beside(self, code: types.CodeType | None) -> list[LiveProgram]:
+        """Programs that may be merged with one of this frame: nothing of a call has run before it."""
         if code is not self._top or self._saves:
             return []
-        return [p for p in self.programs if p.origin is code and p.recording.forgotten]
+        return [p for p in self.programs if p.origin is code]
 
     def _merged(self, found: Found, outcome: Any, frame: Any) -> bool:
         """Whether the call is the program's that computes the same, the frame around the graph being the same too."""
@@ -311,9 +315,8 @@ class Engine:
         facts = self._where_both_hold(
             program.recording, program.admission, newer.recording, newer.admission, found.facts
         )
-        places = program.admission.places
-        if facts is None or not all(places.get(s, "").startswith("v[") for fact in facts for s in fact.free_symbols):
-            return False  # or about numbers that no key has
+        if facts is None or not _are_told_by_keys(facts, program.admission):
+            return False
         text = capture.guard_text(made.guard_manager, newer.admission.inputs)
         missing = compiled_frames.guards(text) - compiled_frames.guards(program.guards)
         if not compiled_frames.take_on(frame.f_code, code, sorted(missing), made.guard_manager, frame):
@@ -356,7 +359,8 @@ class Engine:
             warnings.warn(f"a part of a call ran eagerly: {reason}", FallbackWarning, stacklevel=3)
         return capture.eagerly()
 
-    def _publish(self, guarded: Any, origin: types.CodeType) -> None:
+    def _publish(self, guarded: Any, frame: Any) -> None:
+        origin = frame.f_code
         programs = [p for p in self._pending.values() if p.admission is not None]
         guard_differences.count_for_no_other(guarded.guard_manager)
         for program in programs:
@@ -368,6 +372,7 @@ class Engine:
             program.guards = capture.guard_text(guarded.guard_manager, program.admission.inputs)
         if len(programs) == 1:
             self._retire_for(programs[0])
+            self._absorb_into(programs[0], guarded.guard_manager, frame)
         self._programs = [*self.programs, *programs]
         for observer in list(observers):
             for program in programs:
@@ -385,6 +390,34 @@ class Engine:
                 other.admission.retire()
                 other.retired = True
                 program.calls += other.calls
+
+    def _absorb_into(self, newer: LiveProgram, guards: Any, frame: Any) -> None:
+        """Programs that were made for single sizes, before there was one that computes the same, are not needed."""
+        own, serving = newer.recording, newer.admission
+        code = newer.code() if newer.code is not None else None
+        if serving is None or code is None or own.graph_of_calls is None or not own.forgotten:
+            return
+        for other in self._beside(newer.origin):
+            graph, made = other.recording.graph_of_calls, other.admission
+            instead = other.code() if other.code is not None else None
+            if graph is None or made is None or instead is None:
+                continue
+            found = merging.joins(own, own.graph_of_calls, other.recording, graph)
+            facts = self._where_both_hold(own, serving, other.recording, made, found) if found is not None else None
+            if facts is None or not _are_told_by_keys(facts, serving):
+                continue
+            around = compiled_frames.besides_the_graph(code)
+            if around is None or around != compiled_frames.besides_the_graph(instead):
+                continue
+            missing = compiled_frames.guards(other.guards) - compiled_frames.guards(newer.guards)
+            if not compiled_frames.take_on_of(frame.f_code, instead, sorted(missing), guards, frame):
+                continue
+            for predicate in own.forgotten:
+                serving.join(predicate, facts)
+            newer.join(other)
+            made.retire()
+            other.retired = True
+            newer.calls += other.calls
 
     def _attempt(
         self, convert: Callable[[], Any], new_recording: Callable[[], Recording], *, whole: bool
@@ -650,6 +683,11 @@ class Engine:
             return None
         capture.publish_guard(admission)
         return f"{capture.GUARD_NAME}({admission.guard})"
+
+
+def _are_told_by_keys(facts: Sequence[Any], admission: Admission) -> bool:
+    """Whether all that facts speak of is in the key of a call."""
+    return all(admission.places.get(s, "").startswith("v[") for fact in facts for s in fact.free_symbols)
 
 
 def engine_of(f: object, *, asked_by: str, fix: str) -> Engine:

@@ -6,8 +6,20 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import torch
 from faults import MERGES
-from merged_programs import FLAGS, OTHERS, SAME, alike, computes_another, expands, outcomes, reads_a_flag
+from merged_programs import (
+    FLAGS,
+    ONE_FIRST,
+    OTHERS,
+    SAME,
+    SIZES,
+    alike,
+    computes_another,
+    expands,
+    outcomes,
+    reads_a_flag,
+)
 
 import anyshape
 
@@ -22,10 +34,11 @@ def _flags() -> Iterator[None]:
     FLAGS["is_up"] = False
 
 
+@pytest.mark.parametrize("sizes", [SIZES, ONE_FIRST])
 @pytest.mark.parametrize(("fn", "programs"), SAME)
-def test_sides_that_compute_the_same_are_one_program(fn: Callable[..., Any], programs: int) -> None:
+def test_sides_that_compute_the_same_are_one_program(fn: Callable[..., Any], programs: int, sizes: Any) -> None:
     f = compiled(fn)
-    assert alike(outcomes(f), outcomes(fn))
+    assert alike(outcomes(f, sizes), outcomes(fn, sizes))
     assert f.fallbacks == {}
     assert len(f.programs) == programs, [p.behaviour for p in f.programs]
     assert f.programs[0].merges
@@ -37,23 +50,39 @@ def test_with_generated_code() -> None:
     assert len(f.programs) == 1
 
 
+@pytest.mark.parametrize("sizes", [SIZES, ONE_FIRST])
 @pytest.mark.parametrize("fn", OTHERS)
-def test_sides_that_differ_are_not(fn: Callable[..., Any]) -> None:
+def test_sides_that_differ_are_not(fn: Callable[..., Any], sizes: Any) -> None:
     f = compiled(fn)
-    assert alike(outcomes(f), outcomes(fn))
+    assert alike(outcomes(f, sizes), outcomes(fn, sizes))
     assert f.fallbacks == {}
 
 
-def _flagged() -> bool:
+def test_a_program_that_another_serves_for_is_gone() -> None:
+    f = compiled(expands)
+    f(torch.randn(1, 4))
+    assert [p.behavior for p in f.programs] == ["x.shape[0] == 1"]
+    f(torch.randn(3, 5))
+    with anyshape.testing.expect_programs(0):
+        f(torch.randn(1, 4))
+        f(torch.randn(1, 9))
+    assert [p.behavior for p in f.programs] == ["x.shape[0] != 1"]
+    assert f.programs[0].calls == 4 and len(f.programs[0].merges) == 1
+
+
+def _flagged(sizes: Any = SIZES) -> bool:
     """What one side alone reads is looked at by the program that serves both."""
     f = compiled(reads_a_flag)
-    before = alike(outcomes(f), outcomes(reads_a_flag))
+    before = alike(outcomes(f, sizes), outcomes(reads_a_flag, sizes))
     FLAGS["is_up"] = True
-    return before and alike(outcomes(f), outcomes(reads_a_flag))
+    after = alike(outcomes(f, sizes), outcomes(reads_a_flag, sizes))
+    FLAGS["is_up"] = False
+    return before and after
 
 
-def test_what_one_side_reads_is_still_guarded() -> None:
-    assert _flagged()
+@pytest.mark.parametrize("sizes", [SIZES, ONE_FIRST])
+def test_what_one_side_reads_is_still_guarded(sizes: Any) -> None:
+    assert _flagged(sizes)
 
 
 def test_both_lines_are_shown() -> None:
@@ -77,3 +106,10 @@ def test_a_merge_that_is_wrong_is_found(name: str) -> None:
     with MERGES[name]():
         right = [alike(outcomes(compiled(fn)), outcomes(fn)) for fn in OTHERS]
         assert not (all(right) and _flagged())
+
+
+@pytest.mark.parametrize("name", ["graphs_that_differ_are_merged", "guards_of_the_other_side_are_not_taken_on"])
+def test_a_wrong_merge_into_a_newer_program_is_found(name: str) -> None:
+    with MERGES[name]():
+        right = [alike(outcomes(compiled(fn), ONE_FIRST), outcomes(fn, ONE_FIRST)) for fn in OTHERS]
+        assert not (all(right) and _flagged(ONE_FIRST))

@@ -91,12 +91,27 @@ def take_on(origin: types.CodeType, code: types.CodeType, missing: Iterable[str]
 
     False where one of them cannot be told as an expression, or does not hold.
     """
-    entries = [e for e in _debug_get_cache_entry_list(origin) if e.code is code]
-    root = getattr(entries[0].guard_manager, "root", None) if len(entries) == 1 else None
+    return _add(_manager(origin, code), missing, newer, frame)
+
+
+def take_on_of(origin: types.CodeType, code: types.CodeType, missing: Iterable[str], newer: Any, frame: Any) -> bool:
+    """The other way: a frame with the guards of `newer`, that nobody has called yet, checks those of `code` too."""
+    return _add(newer, missing, _manager(origin, code), frame)
+
+
+def _manager(origin: types.CodeType, code: types.CodeType) -> Any:
+    managers = [e.guard_manager for e in _debug_get_cache_entry_list(origin) if e.code is code]
+    return managers[0] if len(managers) == 1 else None
+
+
+def _add(manager: Any, missing: Iterable[str], newer: Any, frame: Any) -> bool:
+    root = getattr(manager, "root", None)
     texts = [_expression(line) for line in missing]
     if not texts:
         return True
-    if root is None or None in texts or newer.closure_vars is None or "G" not in (newer.global_scope or ()):
+    if root is None or newer is None or None in texts:
+        return False
+    if newer.closure_vars is None or "G" not in (newer.global_scope or ()):
         return False
     text = " and ".join(f"({t})" for t in texts)
     # What Dynamo put among the globals goes with the newer frame, and is the same for ever.
