@@ -68,7 +68,7 @@ def build() -> Parser:
     parser.add_argument("--version", action="store_true", help="Print the versions of anyshape and torch.")
     parser.set_defaults(command=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for add in (_demo, _run, _doctor, _precompile, _inspect, _verify, _fuzz, _help):
+    for add in (_demo, _run, _doctor, _precompile, _inspect, _verify, _fuzz, _repairs, _help):
         add(commands)
     return parser
 
@@ -367,6 +367,29 @@ def _require_for_fuzzing(given: argparse.Namespace) -> None:
         require("hypothesis", needed_for="generating programs", extra="fuzz")
     if given.assumptions:
         require("z3", needed_for="--assumptions", extra="solver")
+
+
+# -- repairs ---------------------------------------------------------------------------------------------------
+
+
+def _repairs(commands: Any) -> None:
+    parser = _add(
+        commands,
+        "repairs",
+        _do_repairs,
+        line="List what anyshape changes in torch, and what of it applies to the installed torch.",
+        text="Each repair is applied, absent (this torch has no such name) or not needed (this torch is right).\n"
+        "Repairs hold while anyshape captures or compiles, and never in stock torch.compile.",
+        example="anyshape repairs\nanyshape repairs --json repairs.json",
+    )
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="Write the same as JSON, with all details.")
+
+
+def _do_repairs(given: argparse.Namespace) -> int:
+    from anyshape import repair_table
+
+    repair_table.show(json_file=given.json)
+    return 0
 
 
 # -- help ------------------------------------------------------------------------------------------------------

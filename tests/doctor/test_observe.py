@@ -43,10 +43,10 @@ def test_findings_while_it_runs_and_after() -> None:
 
 
 def test_hooks_are_undone() -> None:
-    before = [getattr(owner, name) for owner, name, _ in seam._HOOKS]
+    before = [getattr(*place.found) for place in seam.hooked() if place.is_there]
     with anyshape.observe(), anyshape.observe():
-        assert [getattr(owner, name) for owner, name, _ in seam._HOOKS] != before
-    assert [getattr(owner, name) for owner, name, _ in seam._HOOKS] == before
+        assert [getattr(*place.found) for place in seam.hooked() if place.is_there] != before
+    assert [getattr(*place.found) for place in seam.hooked() if place.is_there] == before
 
 
 def test_observers_that_overlap_see_the_same() -> None:

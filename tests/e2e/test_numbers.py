@@ -14,7 +14,7 @@ from torch._inductor.utils import fresh_inductor_cache
 from torch.utils._sympy.functions import FloorDiv, PythonMod
 
 import anyshape
-from anyshape._torch import divisions, integer_functions
+from anyshape._torch import repairs
 from anyshape.fuzz import scalar_oracle, scalars
 from anyshape.fuzz.oracle import Target
 
@@ -155,7 +155,7 @@ def test_generated_code_divides_by_negative_numbers() -> None:
 
 def test_code_around_kernels_divides_as_python_does() -> None:
     n, m = (sympy.Symbol(name, integer=True) for name in "nm")
-    with divisions.patches():
+    with repairs.only("divisions"):
         text = PythonPrinter().doprint(FloorDiv(n, m))
     assert [eval(text, {"n": 7, "m": by}) for by in (-2, 0, 2)] == [-4, 7, 3]
 
@@ -200,7 +200,7 @@ def test_cached_code_is_as_guarded_as_fresh_code() -> None:
 @pytest.mark.parametrize("divisor", [-3, -2, 2, 5])
 def test_quotients_of_quotients(divisor: int) -> None:
     n = sympy.Symbol("n", integer=True)
-    with integer_functions.patches():
+    with repairs.only("integer_functions"):
         nested = FloorDiv(FloorDiv(n, 4), divisor)
         remainder = PythonMod(-sympy.Symbol("p", integer=True, positive=True) - 5, divisor)
     for number in range(-30, 30):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pathlib
 import threading
 from collections.abc import Callable
@@ -13,10 +14,11 @@ import torch
 import torch._dynamo.output_graph as output_graph
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import anyshape
-from anyshape._torch import own_thread
+from anyshape._torch import own_thread, repairs
 
 OURS = str(pathlib.Path(anyshape.__file__).parent)
 
@@ -99,48 +101,36 @@ def test_another_thread_traces_as_ever(act: Callable[[], Any]) -> None:
     assert not ran, "a patch of the capture was seen"
 
 
-def test_every_function_that_a_capture_patches_is_parted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_function_that_a_capture_replaces_is_parted() -> None:
     """In another thread each of them is the one that was there before."""
-    parted: list[tuple[Any, str, Any]] = []
-    stock = own_thread._divide
-
-    def divide(patch: Any, thread: int) -> None:
-        stock(patch, thread)
-        parted.append((patch.target, patch.attribute, patch.temp_original))
-
-    monkeypatch.setattr(own_thread, "_divide", divide)
+    known = [one for one in repairs.declared() if one.scope in ("capture", "compile") and one.apart]
+    places = [p.found for one in known for p in one.held() if p.found is not None]
+    stock = {where: vars(where[0])[where[1]] for where in places if _is_function(*where)}
+    before = {id(function) for function in stock.values()}
 
     def installed() -> list[str]:
-        functions = [(t, n, o) for t, n, o in parted if hasattr(o, "__code__")]
-        wrong = [f"{t.__name__}.{n}" for t, n, o in functions if vars(t)[n].__code__.co_filename != own_thread.__file__]
-        assert len(functions) > 20
-        return wrong
+        now = {where: vars(where[0])[where[1]] for where in stock}
+        replaced = {where: function for where, function in now.items() if id(function) not in before}
+        assert len(replaced) > 50
+        ours = {where: function for where, function in replaced.items() if inspect.isfunction(function)}
+        return [f"{where[0].__name__}.{where[1]}" for where, f in ours.items() if f.__code__ not in PARTED]
 
     assert in_a_capture(installed) == []
 
 
-def test_a_patch_is_for_one_thread_and_is_undone() -> None:
-    class Owner:
-        def method(self) -> str:
-            return "stock"
+PARTED = {own_thread.divided(lambda: 0, lambda: 0).__code__}
 
-        value = 1
 
-    before, enter = Owner.__dict__["method"], own_thread._PATCH.__enter__
-    with own_thread.alone():
-        first = mock.patch.object(Owner, "method", lambda self: "patched")
-        first.__enter__()
-        with mock.patch.object(Owner, "value", 2):
-            assert Owner.value == 2
-    assert own_thread._PATCH.__enter__ is enter
-    inner = Owner.method
-    second = mock.patch.object(Owner, "method", lambda self: "twice " + inner(self))  # by others, and after
-    second.__enter__()
-    elsewhere: list[str] = []
-    thread = threading.Thread(target=lambda: elsewhere.append(Owner().method()))
-    thread.start()
-    thread.join()
-    assert Owner().method() == "twice patched" and elsewhere == ["twice stock"]
-    second.__exit__(None, None, None)
-    first.__exit__(None, None, None)
-    assert Owner.__dict__["method"] is before and Owner.value == 1
+def _is_function(owner: Any, key: Any) -> bool:
+    return not isinstance(owner, (dict, list)) and inspect.isfunction(vars(owner).get(key))
+
+
+def test_others_may_replace_it_too_and_it_is_undone() -> None:
+    before = vars(output_graph.OutputGraph)["call_user_compiler"], vars(SymNode)["sym_max"]
+    with repairs.only("capture.sym_max"):
+        inner = SymNode.sym_max
+        seen: list[str] = []
+        with mock.patch.object(SymNode, "sym_max", lambda self, other: (seen.append("others"), inner(self, other))[1]):
+            assert torch.sym_max(ShapeEnv().create_unbacked_symint(), 1) is not None
+        assert seen == ["others"] and SymNode.sym_max is inner
+    assert (vars(output_graph.OutputGraph)["call_user_compiler"], vars(SymNode)["sym_max"]) == before

@@ -60,7 +60,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("exporter", "named_backend"),
     ("exported_behaviors",),
     ("exports",),
-    ("testing", "hooks", "coverage", "observing"),
+    ("testing", "hooks", "coverage", "observing", "repair_table"),
     ("auto", "ahead/precompile", "ahead/covering", "ahead/command"),
     ("demo", "fuzz"),
     ("cli",),

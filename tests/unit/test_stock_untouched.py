@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pathlib
 import subprocess
 import sys
 import textwrap
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 import torch._dynamo
-from whole_torch import Picture, Undone
+from whole_torch import Picture
 
 import anyshape
 from anyshape.testing import assert_any_shape
@@ -35,32 +36,86 @@ def test_a_compile_leaves_no_patch() -> None:
     assert before.changed() == []
 
 
-def trained(compile: Any) -> None:
-    """One capture that goes through all phases: Dynamo, a gradient, Inductor."""
-    torch._dynamo.reset()
-    weight = torch.randn(3, 3, requires_grad=True)
-    f = compile(lambda x: torch.tanh(x @ weight).squeeze(0).sum(), backend="inductor")
-    for n in (5, 1):
-        f(torch.randn(n, 3)).backward()
+INSIDE = """
+    import json, sys
+    sys.path.insert(0, {tests!r})
+    import torch, torch._dynamo
+    import torch._inductor.compile_fx as compile_fx
+    from whole_torch import Picture
+    import anyshape
+    from anyshape._torch import capture, repairs
 
+    def trained(compile):
+        torch._dynamo.reset()
+        weight = torch.randn(3, 3, requires_grad=True)
+        f = compile(lambda x: torch.tanh(x @ weight).squeeze(0).sum(), backend="inductor")
+        for n in (5, 1):
+            f(torch.randn(n, 3)).backward()
 
-def test_an_undo_that_is_missing_is_seen() -> None:
-    """No patch is taken back, and the picture shows every one; then they are, and it shows none."""
     trained(torch.compile)
-    with Undone(kept=False) as first:
+    trained(anyshape.compile)
+    scopes = ("capture", "compile", "inductor", "views", "count", "attempt")
+    known = [one for one in repairs.declared() if one.scope in scopes and not one.by_itself]
+    places = {{(id(p.found[0]), p.found[1]): p.text for one in known for p in one.held()}}
+    tables = [p.found[0] for one in known for p in one.held() if isinstance(p.found[0], (dict, list))]
+    # Settings are put back by torch; what was added to a table is dropped with all else that was.
+    kept = [p.text for one in known for p in one.held() if repairs._is_config(p.found[0])]
+    added = [p.text for one in known for p in one.held() if one.adds and repairs._own(*p.found) is repairs.MISSING]
+    before_all = [(*p.found, repairs._own(*p.found)) for one in known for p in one.held() if p.text not in kept]
+    left = {{}}
+
+    def look(before):
+        left.update({{(id(owner), key): text for text, owner, key in before.differences()}})
+        left.update({{(id(o), k): repr(k) for o, k, stock in before_all if repairs._own(o, k) is not stock}})
+
+    if {inside}:
+        stock = compile_fx.compile_fx
+
+        def inside(*args, **kwargs):
+            look(before)
+            return stock(*args, **kwargs)
+
+        compile_fx.compile_fx = inside
+        before = Picture(tables)
         trained(anyshape.compile)
-    before = Picture(first.tables)
-    with Undone(kept=True) as patches:
+    else:
+        stock = repairs.put_back
+        repairs.put_back = lambda *given: None
+        before = Picture(tables)
         trained(anyshape.compile)
-    try:
-        changed = set(before.changed())
-    finally:
-        patches.undo()
-    assert len(patches.names) > 60
-    assert patches.names - changed <= {"torch._dynamo.variables.builder.GraphArg.reconstruct"}  # by torch's own, here
-    assert before.changed() == []
-    looked_at = {id(table) for table, _ in before.tables.values()}
-    assert [list(table)[:3] for table in patches.tables if id(table) not in looked_at] == []
+        look(before)
+        repairs.put_back = stock
+        for given in before_all:
+            if repairs._own(*given[:2]) is not given[2]:
+                stock(*given)
+    assert before.changed() == [], before.changed()[:5]
+    print(json.dumps(dict(
+        declared=len(places),
+        changed_only=sorted(left[k] for k in left.keys() - places.keys()),
+        declared_only=sorted(places[k] for k in places.keys() - left.keys()),
+        settings=kept,
+        added=added,
+    )))
+"""
+
+# Declared, and in this capture as stock has it: no module that does not change, settings that are the same in both.
+AS_STOCK = {"torch._dynamo.variables.builder:GraphArg.reconstruct"}
+TORCHS_OWN = ["torch.fx.graph_module._forward_from_src"]  # convert_frame.py replaces it while it captures
+SETTINGS_AS_STOCK = ("specialize_int", "suppress_errors", "allow_empty_graphs", "enable_cpp_symbolic_shape_guards")
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["inside", "no undo"])
+def test_what_is_changed_is_what_is_declared(inside: bool) -> None:
+    """Inside a capture, and after one of which nothing is put back: over all of torch, in a process of its own."""
+    code = textwrap.dedent(INSIDE).format(inside=inside, tests=str(pathlib.Path(__file__).parent))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["declared"] > 100
+    assert found["changed_only"] in ([], TORCHS_OWN), "changed, and not declared"
+    as_stock = AS_STOCK | {s for s in found["settings"] if not inside or s.endswith(SETTINGS_AS_STOCK)}
+    as_stock |= set() if inside else set(found["added"])
+    assert set(found["declared_only"]) - as_stock == set(), "declared, and not changed"
 
 
 def test_a_setting_or_an_entry_that_stays_changed_is_seen() -> None:

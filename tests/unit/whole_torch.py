@@ -11,7 +11,6 @@ import sys
 import types
 from collections.abc import Iterator, Sequence
 from typing import Any
-from unittest import mock
 
 _MISSING = object()
 _SWAPPED = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, property)
@@ -31,7 +30,7 @@ class Picture:
             for key, value in list(vars(owner).items()):
                 self._look(name, owner, key, value)
         for i, table in enumerate(tables):
-            self.tables["a patched table", str(i)] = (table, dict(table))
+            self.tables["a patched table", str(i)] = (table, _entries(table))
         self.settings = {n: c.get_config_copy() for n, c in _configs()}
         self.environment = dict(os.environ)
 
@@ -45,28 +44,32 @@ class Picture:
 
     def changed(self) -> list[str]:
         """What is another than when the picture was taken."""
-        found = [
-            f"{name}.{key}"
-            for (name, key), (owner, value) in self.seen.items()
-            if vars(owner).get(key, _MISSING) is not value
-        ]
+        found = {text for text, _, _ in self.differences()}
+        found |= {f"os.environ[{k}]" for k, v in self.environment.items() if os.environ.get(k) != v}
+        return sorted(found)
+
+    def differences(self) -> Iterator[tuple[str, Any, Any]]:
+        """Each name, entry and setting that is another, with its owner and its name or key there."""
+        for (name, key), (owner, value) in self.seen.items():
+            if vars(owner).get(key, _MISSING) is not value:
+                yield f"{name}.{key}", owner, key
         for name, owner in self.owners.items():  # what was not there, and hides what a class inherits
             if isinstance(owner, type):
-                found += [
-                    f"{name}.{key}"
-                    for key, value in list(vars(owner).items())
-                    if _may_be_swapped(owner, value) and (name, key) not in self.seen
-                ]
+                for key, value in list(vars(owner).items()):
+                    if _may_be_swapped(owner, value) and (name, key) not in self.seen:
+                        yield f"{name}.{key}", owner, key
         for (name, key), (table, before) in self.tables.items():
-            now = dict(table) if isinstance(table, dict) else dict(enumerate(table))
+            now = _entries(table)
             differing = [k for k in {**before, **now} if before.get(k) is not now.get(k)]
             new = lambda k: callable(now[k]) and (isinstance(k, str) or callable(k))  # else a memo that was filled
-            found += [f"{name}.{key}[{k}]" for k in differing if k in before or new(k)]
+            yield from ((f"{name}.{key}[{k}]", table, k) for k in differing if k in before or new(k))
         for name, config in _configs():
             before, after = self.settings.get(name, {}), config.get_config_copy()
-            found += [f"{name}.{key}" for key, value in before.items() if after.get(key) != value]
-        found += [f"os.environ[{k}]" for k, v in self.environment.items() if os.environ.get(k) != v]
-        return sorted(set(found))
+            yield from ((f"{name}.{key}", config, key) for key, value in before.items() if after.get(key) != value)
+
+
+def _entries(table: Any) -> dict[Any, Any]:
+    return dict(table) if isinstance(table, dict) else dict(enumerate(table))
 
 
 def _may_be_swapped(owner: Any, value: Any) -> bool:
@@ -99,63 +102,3 @@ def _configs() -> Iterator[tuple[str, Any]]:
     for name, module in sorted(sys.modules.items()):
         if name.startswith("torch.") and isinstance(getattr(module, "get_config_copy", None), types.MethodType):
             yield name, module
-
-
-def name_of(target: Any) -> str:
-    return target.__name__ if isinstance(target, types.ModuleType) else f"{target.__module__}.{target.__qualname__}"
-
-
-class Undone:
-    """Records every patch of torch that is made inside, and with `kept` leaves it in place until the end."""
-
-    def __init__(self, *, kept: bool) -> None:
-        self.kept, self.names, self.tables = kept, set[str](), []  # type: ignore[var-annotated]
-        self._order: list[tuple[Any, Any]] = []
-        self._began: dict[int, int] = {}
-        self._held: list[Any] = []  # so that ids stay theirs
-
-    def __enter__(self) -> Undone:
-        attribute, table = mock._patch, mock._patch_dict  # type: ignore[attr-defined]
-        self._stock = [(k, k.__enter__, k.__exit__) for k in (attribute, table)]
-        for kind, enter, leave in self._stock:
-            kind.__enter__, kind.__exit__ = self._entered(enter), self._left(leave)
-        return self
-
-    def undo(self) -> None:
-        """Put back what was left in place, the last one first."""
-        for patch, leave in sorted(self._order, key=lambda made: -self._began[id(made[0])]):
-            leave(patch, None, None, None)
-        self._order.clear()
-
-    def _entered(self, enter: Any) -> Any:
-        def entered(patch: Any) -> Any:
-            result = enter(patch)
-            self._began[id(patch)] = len(self._began)
-            self._held.append(patch)
-            if hasattr(patch, "target"):
-                if _is_torchs(patch.target):
-                    self.names.add(f"{name_of(patch.target)}.{patch.attribute}")
-            elif patch.in_dict is not os.environ:
-                self.tables.append(patch.in_dict)
-            return result
-
-        return entered
-
-    def _left(self, leave: Any) -> Any:
-        def left(patch: Any, *error: Any) -> Any:
-            if self.kept and (_is_torchs(patch.target) if hasattr(patch, "target") else False):
-                self._order.append((patch, leave))
-                return None
-            return leave(patch, *error)
-
-        return left
-
-    def __exit__(self, *error: Any) -> None:
-        for kind, enter, leave in self._stock:
-            kind.__enter__, kind.__exit__ = enter, leave
-
-
-def _is_torchs(target: Any) -> bool:
-    if not isinstance(target, (type, types.ModuleType)):
-        return False
-    return name_of(target).startswith("torch")

@@ -11,17 +11,15 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-from unittest import mock
 
 import torch
 from torch._dynamo.bytecode_transformation import create_call_function, create_instruction
 from torch._dynamo.codegen import PyCodegen
-from torch._dynamo.output_graph import OutputGraph
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
-from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
-from anyshape._torch import breaks
+from anyshape._torch import breaks, repairs
+from anyshape._torch.repairs import repair
 
 _BY_DIM = ("unbind", "unbind_copy")  # (x, dim): a result for each index
 _BY_SIZE = ("split", "unsafe_split", "split_copy", "chunk", "unsafe_chunk")  # (x, number, dim): as many as it takes
@@ -53,8 +51,24 @@ def counted(count: Callable[[], None], broke_off: Callable[[str], None] | None =
 
     Or, where a graph break is what it begins with, `broke_off` with the reason of that.
     """
-    compile_subgraph = OutputGraph.compile_subgraph
+    with repairs.entered("count", count=count, broke_off=broke_off):
+        yield
 
+
+@repair(
+    "torch._dynamo.output_graph:OutputGraph.compile_subgraph",
+    scope="count",
+    phase="capture",
+    kind="meaning",
+    apart=False,
+    symptom="Calls of a frame whose graph is empty are counted nowhere.",
+    cause="Such a frame calls no compiled graph.",
+    cure="It calls a counter.",
+    goes="when Dynamo counts the calls of a cache entry",
+)
+def compile_subgraph(
+    stock: Any, *, count: Callable[[], None], broke_off: Callable[[str], None] | None
+) -> Callable[..., Any]:
     def compile_(self: Any, tx: Any, reason: Any, **kwargs: Any) -> Any:
         said: Callable[[], None] | None = count if not reason.graph_break else None
         if reason.graph_break and broke_off is not None:
@@ -65,33 +79,50 @@ def counted(count: Callable[[], None], broke_off: Callable[[str], None] | None =
             codegen.add_push_null(lambda: codegen.append_output(codegen.create_load_global(name, add=True)))
             codegen.extend_output([*create_call_function(0, False), create_instruction("POP_TOP")])
             self.pregraph_bytecode.extend(codegen.get_instructions())
-        return compile_subgraph(self, tx, reason, **kwargs)
+        return stock(self, tx, reason, **kwargs)
 
-    with mock.patch.object(OutputGraph, "compile_subgraph", compile_):
-        yield
+    return compile_
 
 
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """While a capture runs."""
-    call_function = TorchInGraphFunctionVariable.call_function
-    call_method = TensorVariable.call_method
+_ABOUT: Any = {
+    "phase": "capture",
+    "broken": "2.11-2.15",
+    "symptom": "A program for each number of results of `x.unbind()`, also where a function ends with it.",
+    "cause": "A graph has a fixed number of outputs.",
+    "cure": "The compiled frame makes the call itself, on what the graph gave.",
+    "goes": "when Dynamo leaves such calls to the frame",
+}
 
-    def function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+
+@repair(
+    "torch._dynamo.variables.torch:TorchInGraphFunctionVariable.call_function",
+    scope="capture",
+    over=("out_calls.call_function",),
+    **_ABOUT,
+)
+def function(stock: Any, *, exporting: bool) -> Any:
+    def call(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
         name = _FUNCTIONS.get(self.value) if isinstance(self.value, Callable) else None  # type: ignore[arg-type]
         if name is not None and _waits(tx, name, list(args), kwargs):
             return Afterwards(self.value, args, kwargs)
-        return call_function(self, tx, args, kwargs)
+        return stock(self, tx, args, kwargs)
 
-    def method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+    return stock if exporting else call
+
+
+@repair(
+    "torch._dynamo.variables.tensor:TensorVariable.call_method",
+    scope="capture",
+    over=("nodes.call_method",),
+    **_ABOUT,
+)
+def method(stock: Any, *, exporting: bool) -> Any:
+    def call(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         if name in _NAMES and _waits(tx, name, [self, *args], kwargs):
             return Afterwards(getattr(torch.Tensor, name), [self, *args], kwargs)
-        return call_method(self, tx, name, args, kwargs)
+        return stock(self, tx, name, args, kwargs)
 
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(TorchInGraphFunctionVariable, "call_function", function))
-        stack.enter_context(mock.patch.object(TensorVariable, "call_method", method))
-        yield
+    return stock if exporting else call
 
 
 def _waits(tx: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:

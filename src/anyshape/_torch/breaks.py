@@ -7,12 +7,14 @@ the function to eager, so arithmetic is made one of the places.
 
 from __future__ import annotations
 
-import contextlib
 import dis
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 import torch._dynamo.symbolic_convert as symbolic_convert
+
+from anyshape._torch.repairs import Place, repair
 
 _ARITHMETIC = [
     code
@@ -21,26 +23,37 @@ _ARITHMETIC = [
 ]
 
 
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """Arithmetic may break the graph, and what follows is captured."""
-    breaks = symbolic_convert.break_graph_if_unsupported(push=True, msg_prefix="arithmetic")
-    kinds = [symbolic_convert.InstructionTranslatorBase, *_subclasses(symbolic_convert.InstructionTranslatorBase)]
-    before = [(kind.dispatch_table, code, kind.dispatch_table[code]) for kind in kinds for code in _ARITHMETIC]
-    try:
-        for table, code, handler in before:
-            if handler is not None:
-                table[code] = breaks(handler)
-        yield
-    finally:
-        for table, code, handler in before:
-            table[code] = handler
-
-
 def _subclasses(kind: Any) -> Iterator[Any]:
     for sub in kind.__subclasses__():
         yield sub
         yield from _subclasses(sub)
+
+
+def _handlers() -> list[Place]:
+    """Arithmetic in the tables of all translators; some share one."""
+    found: dict[tuple[int, int], Place] = {}
+    base = symbolic_convert.InstructionTranslatorBase
+    for kind in (base, *_subclasses(base)):
+        for code in _ARITHMETIC:
+            text = f"torch._dynamo.symbolic_convert:{kind.__name__}.dispatch_table[{dis.opname[code]}]"
+            where = (kind.dispatch_table, code)
+            if where[0][code] is not None:
+                found.setdefault((id(where[0]), code), Place(text, functools.partial(tuple, where)))
+    return list(found.values())
+
+
+@repair(
+    _handlers,
+    scope="capture",
+    phase="capture",
+    broken="2.11-2.15",
+    symptom="After a graph break at `a + b` the rest of the function runs eagerly.",
+    cause="symbolic_convert.py goes on after calls and subscripts alone.",
+    cure="Arithmetic may break the graph, and what follows is captured.",
+    goes="when symbolic_convert.py has a break for arithmetic",
+)
+def arithmetic(stock: Any) -> Any:
+    return symbolic_convert.break_graph_if_unsupported(push=True, msg_prefix="arithmetic")(stock)
 
 
 def text(why: Any) -> str:

@@ -16,21 +16,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
-from unittest import mock
 
 import torch
-import torch._functorch._aot_autograd.autograd_cache as autograd_cache
-import torch._functorch.config as functorch_config
-import torch._inductor.config as inductor_config
 import torch._inductor.debug  # what compiled graphs take for granted
 from torch._dynamo.convert_frame import compile_lock
 from torch._functorch._aot_autograd.aot_autograd_result import deserialize_bundled_cache_entry
 from torch._functorch._aot_autograd.schemas import AOTAutogradCacheInfo
-from torch._inductor.codecache import CppPythonBindingsCodeCache, FxGraphCache
-from torch._inductor.cpp_builder import CppBuilder
 
-from anyshape._torch import light_externs, plain_code
+from anyshape._torch import light_externs, plain_code, repairs
 from anyshape._torch.bundle import Bundle
+from anyshape._torch.repairs import repair
 from anyshape.errors import refuse_precompile
 
 _BUNDLING = {
@@ -89,20 +84,82 @@ def _bundling() -> Iterator[tuple[list[Any], dict[str, str]]]:
     """What AOTAutograd makes inside is handed over instead of going to torch's cache."""
     entries: list[Any] = []
     kernels: dict[str, str] = {}
+    with repairs.entered("bundle", entries=entries, kernels=kernels):
+        yield entries, kernels
 
-    def try_load(mod: Any, args: Any, aot_config: Any, *rest: Any, **options: Any) -> Any:
+
+_CACHE = "torch._functorch._aot_autograd.autograd_cache:AOTAutogradCache"
+_TO_SAVE: Any = {
+    "scope": "bundle",
+    "phase": "AOT",
+    "kind": "meaning",
+    "symptom": "A compiled graph cannot be saved.",
+    "goes": "when torch can be asked for a bundled result",
+}
+
+
+@repair(
+    "torch._functorch.config:enable_autograd_cache",
+    "torch._functorch.config:force_autograd_cache",
+    "torch._functorch.config:bundled_autograd_cache",
+    **_TO_SAVE,
+    cause="AOTAutograd makes a result that can be pickled for its cache alone.",
+    cure="The cache is on, for this one graph.",
+    absent="skip",
+    over=("compiling.settings",),
+)
+def bundling_settings() -> dict[str, Any]:
+    return _BUNDLING
+
+
+@repair(
+    f"{_CACHE}.try_load",
+    **_TO_SAVE,
+    cause="autograd_cache.py:AOTAutogradCache.try_load would look a result up.",
+    cure="Nothing is found.",
+)
+def try_load(stock: Any) -> Any:
+    def load(mod: Any, args: Any, aot_config: Any, *rest: Any, **options: Any) -> Any:
         info = AOTAutogradCacheInfo("anyshape", time.time_ns(), forward_symints=[])
         if type(aot_config).__dataclass_params__.frozen:
             return None, dataclasses.replace(aot_config, cache_info=info)
         aot_config.cache_info = info  # torch 2.11
         return None
 
-    def save(key: str, entry: Any, remote: bool) -> None:
+    return staticmethod(load)
+
+
+@repair(
+    f"{_CACHE}.save",
+    **_TO_SAVE,
+    cause="autograd_cache.py:AOTAutogradCache.save writes a result to torch's cache.",
+    cure="It is handed over.",
+)
+def save(stock: Any, *, entries: list[Any]) -> Any:
+    def saved(key: str, entry: Any, remote: bool) -> None:
         entry.pre_save()
         entries.append(entry)
 
-    stock = CppPythonBindingsCodeCache.load_pybinding_async
+    return staticmethod(saved)
 
+
+@repair(
+    f"{_CACHE}.generate_guards_expression",
+    **_TO_SAVE,
+    cause="autograd_cache.py:AOTAutogradCache makes a result with guards of torch's on sizes.",
+    cure="There is none: the program's own predicates say when it may be used.",
+)
+def generate_guards_expression(stock: Any) -> Any:
+    return staticmethod(lambda *args: None)
+
+
+@repair(
+    "torch._inductor.codecache:CppPythonBindingsCodeCache.load_pybinding_async",
+    **_TO_SAVE,
+    cause="codecache.py does not tell which file a kernel was loaded from.",
+    cure="The files are noted.",
+)
+def noted_kernels(stock: Any, *, kernels: dict[str, str]) -> Any:
     def load_pybinding_async(argtypes: Sequence[str], main_code: str, *rest: Any, **options: Any) -> Callable[[], Any]:
         future = stock(argtypes, main_code, *rest, **options)
 
@@ -113,16 +170,7 @@ def _bundling() -> Iterator[tuple[list[Any], dict[str, str]]]:
 
         return kernel
 
-    cache = autograd_cache.AOTAutogradCache
-    with (
-        functorch_config.patch(**{k: v for k, v in _BUNDLING.items() if hasattr(functorch_config, k)}),
-        mock.patch.object(cache, "try_load", staticmethod(try_load)),
-        mock.patch.object(cache, "save", staticmethod(save)),
-        # The program's own predicates say when it may be used.
-        mock.patch.object(cache, "generate_guards_expression", staticmethod(lambda *args: None)),
-        mock.patch.object(CppPythonBindingsCodeCache, "load_pybinding_async", staticmethod(load_pybinding_async)),
-    ):
-        yield entries, kernels
+    return staticmethod(load_pybinding_async)
 
 
 def load(bundle: Bundle) -> Callable[..., Any]:
@@ -153,39 +201,91 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _loading(kernels: Mapping[str, bytes]) -> Iterator[None]:
+    own = plain_code.directory()
+    environment = {"TORCHINDUCTOR_CACHE_DIR": own, "TRITON_CACHE_DIR": os.path.join(own, "triton")}
     thread = threading.get_ident()  # others may well compile in the meantime
-    stock_load, stock_build = CppPythonBindingsCodeCache.load_pybinding_async, CppBuilder.build
-    stock_hit = FxGraphCache.cache_hit_post_compile
+    with _environment(environment), repairs.entered("load", kernels=kernels, thread=thread):
+        yield
 
+
+_TO_LOAD: Any = {
+    "scope": "load",
+    "phase": "load",
+    "kind": "meaning",
+    "goes": "when torch loads a bundled result with its kernels, and never compiles",
+}
+
+
+@repair(
+    "torch._inductor.config:compile_threads",
+    **_TO_LOAD,
+    symptom="A pool of processes is started to load a file.",
+    cause="async_compile.py warms up its pool when it is imported.",
+    cure="One thread is enough.",
+)
+def one_thread() -> dict[str, Any]:
+    return {"compile_threads": 1}
+
+
+@repair(
+    "torch._functorch.config:bundled_autograd_cache",
+    **_TO_LOAD,
+    symptom="A bundled result is not understood.",
+    cause="autograd_cache.py takes a result for one that is looked up elsewhere.",
+    cure="It is said that results are bundled.",
+    over=("bundles.bundling_settings",),
+)
+def bundled() -> dict[str, Any]:
+    return {"bundled_autograd_cache": True}
+
+
+@repair(
+    "torch._inductor.codecache:CppPythonBindingsCodeCache.load_pybinding_async",
+    **_TO_LOAD,
+    symptom="Loading a file compiles C++ code.",
+    cause="codecache.py looks kernels up in a cache of its own, and compiles those that are not there.",
+    cure="Kernels are those of the file, for the thread that loads it.",
+    over=("bundles.noted_kernels",),
+)
+def kernels_of_the_file(stock: Any, *, kernels: Mapping[str, bytes], thread: int) -> Any:
     def load_pybinding_async(argtypes: Sequence[str], main_code: str, *rest: Any, **options: Any) -> Callable[[], Any]:
         if threading.get_ident() != thread:
-            return stock_load(argtypes, main_code, *rest, **options)
+            return stock(argtypes, main_code, *rest, **options)  # type: ignore[no-any-return]
         key = plain_code.kernel_key(argtypes, main_code, options.get("kernel_code"))
         if key not in kernels:
             raise plain_code.incomplete(f"kernel {key[:16]}")
         return functools.partial(plain_code.load_kernel, key, kernels[key])
 
-    def build(self: Any, *args: Any, **options: Any) -> None:
-        if threading.get_ident() != thread:
-            return stock_build(self, *args, **options)
+    return staticmethod(load_pybinding_async)
+
+
+@repair(
+    "torch._inductor.cpp_builder:CppBuilder.build",
+    **_TO_LOAD,
+    symptom="Loading a file compiles C++ code.",
+    cause="cpp_builder.py builds what is not in its cache.",
+    cure="That is an error.",
+)
+def build(stock: Any) -> Any:
+    def refused(self: Any, *args: Any, **options: Any) -> None:
         raise plain_code.incomplete("C++ code")
 
+    return refused
+
+
+@repair(
+    "torch._inductor.codecache:FxGraphCache.cache_hit_post_compile",
+    **_TO_LOAD,
+    symptom="Loading a file imports all of Inductor's lowerings.",
+    cause="codecache.py:FxGraphCache.cache_hit_post_compile does so for torch's tests and logs.",
+    cure="It is left out, but for GPUs.",
+)
+def cache_hit_post_compile(stock: Any, *, thread: int) -> Any:
     def hit(graph: Any, info: Any, constants: Any) -> Any:
-        """Without what torch does for its tests and logs, for which it imports all lowerings."""
         for_gpu = graph._triton_bundle is not None and any(vars(graph._triton_bundle).values())
         if threading.get_ident() != thread or for_gpu:
-            return stock_hit(graph, info, constants)
+            return stock(graph, info, constants)
         graph.after_deserialization(constants)
         return graph, info
 
-    own = plain_code.directory()
-    environment = {"TORCHINDUCTOR_CACHE_DIR": own, "TRITON_CACHE_DIR": os.path.join(own, "triton")}
-    with (
-        _environment(environment),
-        inductor_config.patch(compile_threads=1),
-        functorch_config.patch(bundled_autograd_cache=True),
-        mock.patch.object(CppPythonBindingsCodeCache, "load_pybinding_async", staticmethod(load_pybinding_async)),
-        mock.patch.object(CppBuilder, "build", build),
-        mock.patch.object(FxGraphCache, "cache_hit_post_compile", staticmethod(hit)),
-    ):
-        yield
+    return staticmethod(hit)

@@ -14,7 +14,6 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
-from unittest import mock
 
 import torch
 import torch._dynamo.backends.common as aot_backends
@@ -27,24 +26,20 @@ import torch._dynamo.eval_frame as eval_frame
 import torch._dynamo.exc as dynamo_exc
 import torch._dynamo.external_utils as external_utils
 import torch._dynamo.guards as dynamo_guards
-import torch._dynamo.output_graph as output_graph
 import torch._dynamo.trace_rules as trace_rules
-import torch._dynamo.utils as dynamo_utils
 import torch._dynamo.variables.builder as builder
-import torch._subclasses.fake_impls as fake_impls
 import torch.compiler.config as compiler_config
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
 import torch.nn.modules.module as nn_module
 from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list
 from torch._dynamo.source import SyntheticLocalSource
 from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
-from torch._dynamo.variables.tensor import TensorVariable
 from torch._guards import TracingContext
 from torch._subclasses.meta_utils import MetaConverter
 from torch.fx.experimental.sym_node import SymNode
 from torch.utils import _pytree as pytree
 
-from anyshape import _version, interrupts
+from anyshape import _version
 from anyshape._torch import (
     afterwards,
     aten_graphs,
@@ -64,12 +59,12 @@ from anyshape._torch import (
     nodes,
     numbers,
     out_calls,
-    own_thread,
     parts,
     products,
     raised,
     random_state,
     ranges,
+    repairs,
     reshapes,
     scalar_arguments,
     scalar_writes,
@@ -81,12 +76,40 @@ from anyshape._torch import (
 )
 from anyshape._torch import rules as rule_calls
 from anyshape._torch.forgetting import forget_answers
+from anyshape._torch.repairs import repair
 from anyshape._torch.shape_env import IS_EXPRESSIBLE, SAME_FLOAT, SHARE_MEMORY, FreeShapeEnv
 from anyshape._torch.unheard_warnings import unheard
 from anyshape.answers import InputRecord
 from anyshape.recording import Recording
 
 GUARD_NAME = "__anyshape_admits"
+
+# What is declared in these holds while a call is captured, beside what is declared here.
+DECLARED_IN = (
+    afterwards,
+    breaks,
+    collapsing,
+    compiling,
+    float_arithmetic,
+    formatted,
+    integer_functions,
+    lazy_modules,
+    light_code,
+    nodes,
+    numbers,
+    out_calls,
+    parts,
+    products,
+    ranges,
+    reshapes,
+    rule_calls,
+    scalar_writes,
+    scans,
+    slices,
+    steps,
+    subscripts,
+    transforms,
+)
 
 
 def eagerly() -> ConvertFrameReturn:
@@ -101,6 +124,35 @@ def left_out() -> ConvertFrameReturn:
     return ConvertFrameReturn(
         frame_exec_strategy=FrameExecStrategy(FrameAction.SKIP, FrameAction.DEFAULT), apply_to_code=False
     )
+
+
+@repair(
+    "torch._dynamo.config:assume_static_by_default",
+    "torch._dynamo.config:automatic_dynamic_shapes",
+    "torch._dynamo.config:specialize_int",
+    "torch._dynamo.config:capture_scalar_outputs",
+    "torch._dynamo.config:capture_dynamic_output_shape_ops",
+    "torch._dynamo.config:recompile_limit",
+    "torch._dynamo.config:accumulated_recompile_limit",
+    "torch._dynamo.config:enable_cpp_symbolic_shape_guards",
+    "torch._dynamo.config:suppress_errors",
+    "torch._dynamo.config:skip_nnmodule_hook_guards",
+    "torch._dynamo.config:record_runtime_overhead",
+    "torch._dynamo.config:allow_empty_graphs",
+    scope="capture",
+    phase="capture",
+    kind="meaning",
+    absent="skip",
+    symptom="Sizes are fixed, a second one is a recompile, and numbers out of the data break the graph.",
+    cause="It is what torch does for a callable of which nothing is known.",
+    cure="Every size and number is free, and nothing is counted against limits of torch's.",
+    goes="never: it is what the contract says",
+)
+def settings(*, whole: bool, static: bool) -> dict[str, Any]:
+    """`whole`: a call of the callable begins here. `static`: sizes and numbers are those of the call."""
+    # One call that computes nothing must not make Dynamo skip the code for good.
+    config = {**_CONFIG, "allow_empty_graphs": whole}
+    return config | {"assume_static_by_default": True, "specialize_int": True} if static else config
 
 
 _CONFIG = {
@@ -130,91 +182,101 @@ def patches(
     floats: frozenset[str] = frozenset(),
     static: bool = False,
 ) -> Iterator[None]:
-    """Everything of torch that differs while anyshape captures.
+    """Everything of torch that differs while anyshape captures: what is declared for a capture and for compiling.
 
     `rules` are those for all calls, for those given a size or a float, and for those about oblivious sizes.
     `whole`: a call of the callable begins here. `facts` keeps Inductor from mixing declarations up. `frozen` is a
     module that does not change. `exporting`: there is no frame that could make a call after the graph. `floats` of
     modules have changed. `static`: sizes and numbers are those of the call.
     """
-    config = {k: v for k, v in _CONFIG.items() if hasattr(dynamo_config, k)}
-    # One call that computes nothing must not make Dynamo skip the code for good.
-    config["allow_empty_graphs"] = whole
-    if static:
-        config |= {"assume_static_by_default": True, "specialize_int": True}
-
-    def shape_env(**settings: Any) -> FreeShapeEnv:
-        return FreeShapeEnv(recording=make_recording(), **settings)
-
-    def specializes_int(value: Any, source: Any) -> bool:
-        # 0 and 1 are ints like any other.
-        return bool(_is_int_specialization_case(2 if value in (0, 1) else value, source))
-
-    def wrap_symfloat(self: Any, value: float) -> Any:
-        return _stock_wrap_symfloat(self, value) if self.source.name in floats else _wrap_symfloat(self, value)
-
-    with contextlib.ExitStack() as stack:
-        change = stack.enter_context(interrupts.Change())
-        setup = stack.enter_context(contextlib.ExitStack())
-        setup.enter_context(own_thread.alone())
-        stack.enter_context(dynamo_config.patch(**config))
-        stack.enter_context(mock.patch.object(output_graph, "ShapeEnv", shape_env))
-        stack.enter_context(mock.patch.object(dynamo_utils, "run_node", nodes.run_node))
-        stack.enter_context(mock.patch.object(TensorVariable, "call_method", nodes.call_method))
-        stack.enter_context(mock.patch.object(builder.VariableBuilder, "wrap_symfloat", wrap_symfloat))
-        stack.enter_context(mock.patch.object(builder.VariableBuilder, "wrap_symint", _wrap_symint))
-        stack.enter_context(mock.patch.object(builder, "wrap_to_fake_tensor_and_record", _wrap_to_fake))
-        stack.enter_context(mock.patch.object(fake_impls, "_compute_slice_index", slices.index))
-        stack.enter_context(mock.patch.object(builder, "is_int_specialization_case", specializes_int))
-        stack.enter_context(compiling.scope())
-        if hasattr(compiler_config, "cache_key_tag"):
-            # Stock entries of Inductor's cache carry guards on the sizes that stock saw.
-            tag = f"{compiler_config.cache_key_tag}anyshape-{_version.code()}{facts}"
-            stack.enter_context(compiler_config.patch(cache_key_tag=tag))
-        stack.enter_context(mock.patch.object(aot_backends, "aot_module_simplified", _aot_module_simplified))
-        stack.enter_context(mock.patch.object(SymNode, "expect_true", _expect_true))
-        stack.enter_context(mock.patch.object(SymNode, "sym_max", _sym_max))
-        stack.enter_context(out_calls.patches(failures.Retrace))
-        if not exporting:
-            stack.enter_context(afterwards.patches())
-        stack.enter_context(breaks.patches())
-        stack.enter_context(lazy_modules.patches())
-        stack.enter_context(reshapes.patches())
-        stack.enter_context(collapsing.repaired())
-        stack.enter_context(products.patches())
-        stack.enter_context(parts.patches())
-        stack.enter_context(transforms.patches())
-        stack.enter_context(steps.patches())
-        stack.enter_context(subscripts.patches())
-        stack.enter_context(scans.patches())
-        stack.enter_context(ranges.patches())
-        stack.enter_context(numbers.patches())
-        stack.enter_context(integer_functions.patches())
-        stack.enter_context(formatted.patches())
-        stack.enter_context(float_arithmetic.patches())
-        stack.enter_context(scalar_writes.patches())
-        for_all, of_sizes, of_floats, oblivious = rules
-        stack.enter_context(rule_calls.patches({**for_all, **random_state.rules(), **scans.rules()}))
-        stack.enter_context(rule_calls.patches(dict(of_sizes), when=rule_calls.is_given_a_size))
-        stack.enter_context(rule_calls.patches(dict(of_floats), when=rule_calls.is_given_a_float))
-        stack.enter_context(rule_calls.patches(dict(oblivious), when=rule_calls.concerns_oblivious))
-        stack.enter_context(mock.patch.object(MetaConverter, "__call__", _meta_converter))
-        stack.enter_context(mock.patch.object(symbolic_shapes, "_static_eval_sym_bool", _static_eval))
-        if _stock_hint_disproves is not None:
-            stack.enter_context(mock.patch.object(symbolic_shapes, "_sym_node_hint_disproves", _hint_disproves))
-        stack.enter_context(mock.patch.object(convert_frame, "CheckFunctionManager", _check_function_manager))
-        stack.enter_context(mock.patch.object(dynamo_guards, "convert_to_concrete_values", _concrete_values))
-        if hasattr(dynamo_guards, "profile_guard_manager"):  # a figure for a log, for which caches are emptied
-            stack.enter_context(mock.patch.object(dynamo_guards, "profile_guard_manager", _untimed))
-        stack.enter_context(light_code.patches(frozen))
-        # The generated guard finds its admission here; the guard's closure keeps the value it had then.
-        names: dict[str, Any] = {GUARD_NAME: None, SHARE_MEMORY: memory.share_memory}
-        names.update({SAME_FLOAT: scalar_arguments.same, IS_EXPRESSIBLE: scalar_arguments.is_expressible})
-        stack.enter_context(mock.patch.dict(symbolic_shapes.SYMPY_INTERP, names))
-        stack.callback(change.unsettled)
-        setup.close()
-        change.settled()
+    for_all, of_sizes, of_floats, oblivious = rules
+    tables = (
+        rule_calls.Table({**for_all, **random_state.rules(), **scans.rules()}),
+        rule_calls.Table(of_sizes, when=rule_calls.is_given_a_size),
+        rule_calls.Table(of_floats, when=rule_calls.is_given_a_float),
+        rule_calls.Table(oblivious, when=rule_calls.concerns_oblivious),
+    )
+    with (
+        first_calls.noted(),
+        collapsing.repaired(),
+        repairs.entered(
+            "capture",
+            "compile",
+            make_recording=make_recording,
+            rules=tables,
+            whole=whole,
+            facts=facts,
+            frozen=frozen,
+            exporting=exporting,
+            floats=floats,
+            static=static,
+            abandon=failures.Retrace,
+        ),
+    ):
         yield
+
+
+@repair(
+    "torch._dynamo.output_graph:ShapeEnv",
+    scope="capture",
+    phase="capture",
+    kind="meaning",
+    symptom="A question about a size is a guard on it, or a data-dependent error.",
+    cause="output_graph.py makes torch's own shape environment.",
+    cure="The environment is anyshape's, which writes down what is asked and answers for all sizes.",
+    goes="when torch can be given an environment",
+)
+def shape_env(stock: Any, *, make_recording: Callable[[], Recording]) -> Any:
+    return lambda **settings: FreeShapeEnv(recording=make_recording(), **settings)
+
+
+@repair(
+    "torch._dynamo.variables.builder:is_int_specialization_case",
+    scope="capture",
+    phase="capture",
+    kind="meaning",
+    symptom="An int argument of 0 or 1 is a constant.",
+    cause="variables/builder.py:is_int_specialization_case says so.",
+    cure="0 and 1 are ints like any other.",
+    goes="when 0 and 1 are not specialized",
+)
+def is_int_specialization_case(stock: Any) -> Any:
+    return lambda value, source: bool(stock(2 if value in (0, 1) else value, source))
+
+
+@repair(
+    "torch.compiler.config:cache_key_tag",
+    scope="capture",
+    phase="lowering",
+    kind="meaning",
+    absent="skip",
+    symptom="Code of stock torch, or of another declaration, is taken out of Inductor's cache.",
+    cause="Stock entries of Inductor's cache carry guards on the sizes that stock saw.",
+    cure="Ours have a tag of their own.",
+    goes="never: two compilers share a cache",
+)
+def cache_key_tag(*, facts: str) -> dict[str, Any]:
+    return {"cache_key_tag": f"{compiler_config.cache_key_tag}anyshape-{_version.code()}{facts}"}
+
+
+@repair(
+    f"torch.fx.experimental.symbolic_shapes:SYMPY_INTERP[{GUARD_NAME}]",
+    f"torch.fx.experimental.symbolic_shapes:SYMPY_INTERP[{SHARE_MEMORY}]",
+    f"torch.fx.experimental.symbolic_shapes:SYMPY_INTERP[{SAME_FLOAT}]",
+    f"torch.fx.experimental.symbolic_shapes:SYMPY_INTERP[{IS_EXPRESSIBLE}]",
+    scope="capture",
+    phase="capture",
+    kind="meaning",
+    symptom="A generated guard cannot call the admission of its program.",
+    cause="Its text finds names in SYMPY_INTERP alone.",
+    cure="It finds them there; the guard's closure keeps the value that a name had then.",
+    goes="when torch can be given a guard",
+    adds=True,
+)
+def guard_names(stock: Any, name: str) -> Any:
+    return {SHARE_MEMORY: memory.share_memory, SAME_FLOAT: scalar_arguments.same}.get(
+        name, scalar_arguments.is_expressible if name == IS_EXPRESSIBLE else None
+    )
 
 
 def publish_guard(admission: Any) -> None:
@@ -222,13 +284,22 @@ def publish_guard(admission: Any) -> None:
     symbolic_shapes.SYMPY_INTERP[GUARD_NAME] = admission
 
 
-_is_int_specialization_case = builder.is_int_specialization_case
 _stock_static_eval = symbolic_shapes._static_eval_sym_bool
 
 
 _stock_expect_true = SymNode.expect_true
 
 
+@repair(
+    "torch.fx.experimental.sym_node:SymNode.expect_true",
+    scope="capture",
+    phase="capture",
+    kind="meaning",
+    symptom="`torch._check` on a size is a guard on the size at hand.",
+    cause="sym_node.py:expect_true makes it one when there is a hint.",
+    cure="It is a requirement.",
+    goes="when `torch._check` on a backed size is a runtime assertion",
+)
 def _expect_true(self: SymNode, file: str, line: int) -> bool:
     """`torch._check` on a free size is a requirement; sym_node.py makes it a guard when there is a hint."""
     if isinstance(self.shape_env, FreeShapeEnv):
@@ -241,6 +312,16 @@ def _expect_true(self: SymNode, file: str, line: int) -> bool:
 _stock_sym_max = SymNode.sym_max
 
 
+@repair(
+    "torch.fx.experimental.sym_node:SymNode.sym_max",
+    scope="capture",
+    phase="capture",
+    kind="speed",
+    symptom="Strides are products of `max(size, 1)`, and kernels do not run over two dims as one.",
+    cause="_prims_common/__init__.py:make_contiguous_strides_for is right for sizes of 0 too.",
+    cure="A stride is the product of sizes: they differ where nothing is addressed.",
+    goes="when Inductor sees that the two are the same where it matters",
+)
 def _sym_max(self: SymNode, other: Any) -> Any:
     """The stride of a dim is the product of `max(size, 1)` of those inside it: `size` will do where it is a stride.
 
@@ -265,6 +346,23 @@ def _makes_strides() -> bool:
 _stock_wrap_symfloat = builder.VariableBuilder.wrap_symfloat
 
 
+@repair(
+    "torch._dynamo.variables.builder:VariableBuilder.wrap_symfloat",
+    scope="capture",
+    phase="capture",
+    kind="meaning",
+    symptom="A float of a module costs a second trace; -0.0 is taken for 0.0.",
+    cause="variables/builder.py:wrap_symfloat makes a symbol of every float.",
+    cure="One of a module is a constant until it changes, and so is one that no expression says.",
+    goes="when a float is made symbolic where it changes",
+)
+def _floats(stock: Any, *, floats: frozenset[str]) -> Any:
+    def wrap_symfloat(self: Any, value: float) -> Any:
+        return _stock_wrap_symfloat(self, value) if self.source.name in floats else _wrap_symfloat(self, value)
+
+    return wrap_symfloat
+
+
 def _wrap_symfloat(self: Any, value: float) -> Any:
     """A float of a module (`eps`, `p`) is a constant until it changes: as a symbol it costs a second trace."""
     source = self.source.guard_source
@@ -281,6 +379,16 @@ def _wrap_symfloat(self: Any, value: float) -> Any:
 _stock_wrap_symint = builder.VariableBuilder.wrap_symint
 
 
+@repair(
+    "torch._dynamo.variables.builder:VariableBuilder.wrap_symint",
+    scope="capture",
+    phase="capture",
+    kind="meaning",
+    symptom="Kernels compute with an int beyond 2**53 otherwise than Python.",
+    cause="variables/builder.py:wrap_symint makes a symbol of every int.",
+    cure="Such an int is a constant.",
+    goes="when kernels are told such ints exactly",
+)
 def _wrap_symint(self: Any, value: int, *args: Any, **kwargs: Any) -> Any:
     if scalar_arguments.is_expressible(value):
         return _stock_wrap_symint(self, value, *args, **kwargs)
@@ -291,6 +399,16 @@ def _wrap_symint(self: Any, value: int, *args: Any, **kwargs: Any) -> Any:
 _stock_wrap_to_fake = builder.wrap_to_fake_tensor_and_record
 
 
+@repair(
+    "torch._dynamo.variables.builder:wrap_to_fake_tensor_and_record",
+    scope="capture",
+    phase="capture",
+    kind="meaning",
+    symptom="An input that another input is a view of has two sets of symbols.",
+    cause="variables/builder.py notes for it what was made last, and AOTAutograd makes it fake by that.",
+    cure="It keeps its symbols, and its version is noted.",
+    goes="when tensor_to_context keeps what it has",
+)
 def _wrap_to_fake(e: Any, tx: Any, **kwargs: Any) -> Any:
     """An input that another input is a view of keeps its symbols: AOTAutograd makes it fake by what is noted last.
 
@@ -312,6 +430,16 @@ def _wrap_to_fake(e: Any, tx: Any, **kwargs: Any) -> Any:
 _stock_aot_module_simplified = aot_backends.aot_module_simplified
 
 
+@repair(
+    "torch._dynamo.backends.common:aot_module_simplified",
+    scope="capture",
+    phase="AOT",
+    kind="meaning",
+    symptom="What aten graphs ask and write is not verified.",
+    cause="They are made, and compiled, without a word to who captured.",
+    cure="They are remembered before they are compiled.",
+    goes="when AOTAutograd can be given passes",
+)
 def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
     """AOTAutograd, with the aten graphs that it makes remembered for verification before they are compiled."""
     recording = current_recording()
@@ -363,6 +491,16 @@ _not_compiled._boxed_call = True  # type: ignore[attr-defined]
 _stock_meta_converter = MetaConverter.__call__
 
 
+@repair(
+    "torch._subclasses.meta_utils:MetaConverter.__call__",
+    scope="capture",
+    phase="fake run",
+    kind="meaning",
+    symptom="Programs split by what is asked while an input is made fake.",
+    cause="meta_utils.py asks about sizes to make views.",
+    cure="It is asked off the record, and forgotten.",
+    goes="when fake inputs are made without questions",
+)
 def _meta_converter(self: Any, *args: Any, **kwargs: Any) -> Any:
     """What is asked while an input is made fake is about the making, not about the program."""
     env = kwargs.get("shape_env", args[1] if len(args) > 1 else None)
@@ -378,6 +516,16 @@ _CheckFunctionManager = convert_frame.CheckFunctionManager
 _stock_concrete_values = dynamo_guards.convert_to_concrete_values
 
 
+@repair(
+    "torch._dynamo.convert_frame:CheckFunctionManager",
+    scope="capture",
+    phase="capture",
+    kind="meaning",
+    symptom="Strides of free inputs are guarded, also where they address nothing.",
+    cause="guards.py:CheckFunctionManager checks sizes and strides that a graph was given.",
+    cure="The admission checks them, which knows which of them matter.",
+    goes="when guards of strides can be left to a program",
+)
 def _check_function_manager(code: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
     """Strides of free inputs are checked by the admission, which knows which of them address anything."""
     if isinstance(getattr(graph, "shape_env", None), FreeShapeEnv):
@@ -393,14 +541,45 @@ def _check_function_manager(code: Any, graph: Any, *args: Any, **kwargs: Any) ->
     return _CheckFunctionManager(code, graph, *args, **kwargs)
 
 
+@repair(
+    "torch._dynamo.guards:convert_to_concrete_values",
+    scope="capture",
+    phase="capture",
+    kind="meaning",
+    symptom="A guard on a tensor cannot leave a stride open.",
+    cause="guards.py:convert_to_concrete_values takes a list of numbers, or None for all of them.",
+    cure="Each of them may be None: the admission checks it.",
+    goes="with `capture.check_function_manager`",
+)
 def _concrete_values(numbers: Any) -> list[int | None]:
     return [None if n is None else _stock_concrete_values([n])[0] for n in numbers]
 
 
+@repair(
+    "torch._dynamo.guards:profile_guard_manager",
+    scope="capture",
+    phase="capture",
+    kind="speed",
+    symptom="Guards are run many times when they are made, with caches emptied.",
+    cause="guards.py:profile_guard_manager makes a figure for a log.",
+    cure="It is not made.",
+    goes="when the figure is made for those who ask",
+    absent="skip",
+)
 def _untimed(*_: Any) -> float:
     return 0.0
 
 
+@repair(
+    "torch.fx.experimental.symbolic_shapes:_static_eval_sym_bool",
+    scope="capture",
+    phase="capture",
+    kind="meaning",
+    symptom="What statically_known_true cannot tell is assumed, and written down nowhere.",
+    cause="symbolic_shapes.py answers without a guard.",
+    cure="It is a question all the same.",
+    goes="when torch records general answers",
+)
 def _static_eval(value: Any) -> bool | None:
     """`statically_known_true` and its kin: what they cannot tell is a question all the same, and is written down."""
     env = getattr(value.node, "shape_env", None)
@@ -425,6 +604,17 @@ def _asked_by_the_user(recording: Recording) -> bool:
 _stock_hint_disproves = getattr(symbolic_shapes, "_sym_node_hint_disproves", None)
 
 
+@repair(
+    "torch.fx.experimental.symbolic_shapes:_sym_node_hint_disproves",
+    scope="capture",
+    phase="capture",
+    kind="meaning",
+    symptom="What is not so for the sizes at hand is taken for unknown of all.",
+    cause="symbolic_shapes.py looks no further where a hint disproves (2.13 on).",
+    cure="The question is asked.",
+    goes="when hints are not looked at there",
+    absent="skip",
+)
 def _hint_disproves(node: Any, target: bool) -> bool:
     """What is not so for the sizes at hand is not known of all, and torch looks no further (2.13 on)."""
     env = getattr(node, "shape_env", None)

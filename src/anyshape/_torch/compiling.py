@@ -10,13 +10,10 @@ import contextlib
 import hashlib
 from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import torch
 import torch._dynamo.compiled_autograd as compiled_autograd
 import torch._dynamo.convert_frame as convert_frame
-import torch._functorch._aot_autograd.graph_compile as graph_compile
-import torch._functorch.config as functorch_config
 import torch._inductor.async_compile as async_compile
 import torch._inductor.config as inductor_config
 import torch.compiler.config as compiler_config
@@ -37,6 +34,31 @@ from anyshape._torch import (
     output_strides,
     pooled_gradients,
     read_and_written,
+    repairs,
+    saved_strides,
+    scalar_calls,
+    shuffles,
+    unpinned,
+    zero_products,
+)
+from anyshape._torch.repairs import repair
+
+# What is declared in these holds while a graph is compiled, beside what is declared here.
+DECLARED_IN = (
+    complex_views,
+    cpu_kernels,
+    cuda_graphs,
+    direct_writes,
+    divisions,
+    first_calls,
+    folds,
+    gpu_repairs,
+    kept_copies,
+    kernel_numbers,
+    lowering,
+    output_strides,
+    pooled_gradients,
+    read_and_written,
     saved_strides,
     scalar_calls,
     shuffles,
@@ -44,45 +66,48 @@ from anyshape._torch import (
     zero_products,
 )
 
-_CONFIG = {
+
+@repair(
+    "torch._functorch.config:enable_autograd_cache",
+    "torch._functorch.config:force_non_lazy_backward_lowering",
+    scope="compile",
+    phase="AOT",
+    kind="meaning",
+    absent="skip",
+    symptom="Questions about sizes are asked where nobody hears them, or not at all.",
+    cause="AOTAutograd takes its results from a cache, and compiles a gradient when it is first needed.",
+    cure="The cache is off, and the gradient is compiled at once.",
+    goes="when cached results say what was asked",
+)
+def settings() -> dict[str, Any]:
     # A cached AOT result would skip the trace whose questions have to be heard.
-    "enable_autograd_cache": False,
-    # The backward's questions belong to the program too, so they are asked before its guards are made.
-    "force_non_lazy_backward_lowering": True,
-}
+    config = {"enable_autograd_cache": False}
+    # Compiled autograd compiles the backward as it runs; a hook that it calls is no input that Inductor takes before.
+    if not compiled_autograd.compiled_autograd_enabled:
+        # The backward's questions belong to the program too, so they are asked before its guards are made.
+        config["force_non_lazy_backward_lowering"] = True
+    return config
+
+
+@repair(
+    "torch._functorch._aot_autograd.graph_compile:collect_bw_donated_buffer_idxs",
+    scope="compile",
+    phase="AOT",
+    kind="meaning",
+    absent="skip",
+    symptom="`backward(retain_graph=True)` raises.",
+    cause="AOTAutograd gives buffers away that a gradient is the last to read.",
+    cure="A graph that is retained may be differentiated twice, so nothing of it is given away.",
+    goes="when torch tells which graphs are retained",
+)
+def collect_bw_donated_buffer_idxs(*args: Any, **kwargs: Any) -> list[int]:
+    return []
 
 
 @contextlib.contextmanager
 def scope() -> Iterator[None]:
     """Entered under Dynamo's compile lock, and left before it is released."""
-    config = {k: v for k, v in _CONFIG.items() if hasattr(functorch_config, k)}
-    if compiled_autograd.compiled_autograd_enabled:
-        # It compiles the backward as it runs, and a hook that it calls is no input that Inductor takes before.
-        config.pop("force_non_lazy_backward_lowering", None)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(functorch_config.patch(**config))
-        if hasattr(graph_compile, "collect_bw_donated_buffer_idxs"):
-            # A graph that is retained may be differentiated twice, so nothing of it is given away.
-            stack.enter_context(mock.patch.object(graph_compile, "collect_bw_donated_buffer_idxs", _none_donated))
-        stack.enter_context(direct_writes.patches())
-        stack.enter_context(lowering.patches())
-        stack.enter_context(unpinned.patches())
-        stack.enter_context(divisions.patches())
-        stack.enter_context(read_and_written.patches())
-        stack.enter_context(complex_views.patches())
-        stack.enter_context(cpu_kernels.patches())
-        stack.enter_context(kept_copies.patches())
-        stack.enter_context(pooled_gradients.patches())
-        stack.enter_context(output_strides.patches())
-        stack.enter_context(gpu_repairs.patches())
-        stack.enter_context(cuda_graphs.patches())
-        stack.enter_context(first_calls.patches())
-        stack.enter_context(zero_products.patches())
-        stack.enter_context(folds.patches())
-        stack.enter_context(saved_strides.patches())
-        stack.enter_context(shuffles.patches())
-        stack.enter_context(kernel_numbers.patches())
-        stack.enter_context(scalar_calls.patches())
+    with first_calls.noted(), repairs.entered("compile"):
         yield
 
 
@@ -103,10 +128,6 @@ def in_a_fork() -> None:
         inductor_config.cpp.threads = torch.get_num_threads()
     torch.set_num_threads(1)  # but those of OpenMP's pool stayed with it
     async_compile.AsyncCompile.pool.cache_clear()  # so did those that build kernels; torch forgets other pools itself
-
-
-def _none_donated(*args: Any, **kwargs: Any) -> list[int]:
-    return []
 
 
 @contextlib.contextmanager

@@ -7,15 +7,12 @@ strides than promised. They stay views.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import torch
-import torch._inductor.compile_fx as compile_fx
 
-_NAME = "view_to_reshape"
+from anyshape._torch.repairs import repair
+
 _VIEW = torch.ops.aten.view.default
 
 
@@ -23,18 +20,22 @@ def _is_complex(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_complex()
 
 
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    stock = getattr(compile_fx, _NAME, None)
-    if stock is None:
-        yield
-        return
-
-    def view_to_reshape(module: Any) -> None:
-        kept = [n for n in module.graph.find_nodes(op="call_function", target=_VIEW) if _is_complex(n.meta.get("val"))]
+@repair(
+    "torch._inductor.compile_fx:view_to_reshape",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.15",
+    symptom="A view of a complex tensor with symbolic strides has other strides than were promised.",
+    cause="compile_fx.py:view_to_reshape makes every view a reshape; one that cannot tell whether it is a view copies.",
+    cure="Views of complex tensors stay views.",
+    goes="when Inductor reshapes complex tensors with the strides that were traced",
+    absent="skip",
+)
+def view_to_reshape(stock: Any) -> Any:
+    def kept(module: Any) -> None:
+        views = [n for n in module.graph.find_nodes(op="call_function", target=_VIEW) if _is_complex(n.meta.get("val"))]
         stock(module)
-        for node in kept:
+        for node in views:
             node.target = _VIEW
 
-    with mock.patch.object(compile_fx, _NAME, view_to_reshape):
-        yield
+    return kept

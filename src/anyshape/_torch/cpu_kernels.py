@@ -6,24 +6,25 @@ Owns the seam where it is rewritten before it is compiled; what is rewritten is 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
-from unittest import mock
-
-from torch._inductor.codegen import cpp
 
 from anyshape._torch.masked_loads import with_addresses
 from anyshape._torch.raising_loops import with_errors_kept
+from anyshape._torch.repairs import repair
 
 
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """While Inductor compiles."""
-    stock = cpp.CppScheduling.define_kernel
-
-    def define_kernel(self: Any, src_code: str, *args: Any, **kwargs: Any) -> Any:
+@repair(
+    "torch._inductor.codegen.cpp:CppScheduling.define_kernel",
+    scope="compile",
+    phase="codegen",
+    broken="2.11-2.15",
+    symptom="An index out of bounds ends the process, and so does a masked load from an empty tensor.",
+    cause="codegen/cpp.py throws out of OpenMP loops (see raising_loops), and loads from null (masked_loads).",
+    cure="The text of a kernel keeps errors until its loop is done, and has an address where there is no memory.",
+    goes="when Inductor's own C++ code does both",
+)
+def define_kernel(stock: Any) -> Any:
+    def defined(self: Any, src_code: str, *args: Any, **kwargs: Any) -> Any:
         return stock(self, with_errors_kept(with_addresses(src_code)), *args, **kwargs)
 
-    with mock.patch.object(cpp.CppScheduling, "define_kernel", define_kernel):
-        yield
+    return defined

@@ -6,10 +6,8 @@ Here sizes that come back get one, up to a limit; all others run the same kernel
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
-from unittest import mock
 
 import torch
 import torch._inductor.compile_fx as compile_fx
@@ -17,6 +15,7 @@ from torch._inductor.utils import align_inputs_from_check_idxs
 from torch.utils._ordered_set import OrderedSet
 
 from anyshape import limits
+from anyshape._torch.repairs import repair
 
 _MOST_COUNTED = 4_096
 
@@ -29,15 +28,22 @@ def are_recorded(mode: str | None, options: dict[str, Any] | None) -> bool:
     return bool(settings.get("triton.cudagraphs"))
 
 
-def patches() -> contextlib.AbstractContextManager[Any]:
-    """While a graph is compiled: what torch would record is recorded for some sizes."""
-    stock = compile_fx.cudagraphify
-
-    def cudagraphify(model: Callable[..., Any], static_input_idxs: Sequence[int] = (), **options: Any) -> Any:
+@repair(
+    "torch._inductor.compile_fx:cudagraphify",
+    scope="compile",
+    phase="run time",
+    kind="speed",
+    symptom="A CUDA graph is recorded for each set of sizes, and all are kept.",
+    cause="cudagraph_trees.py keys recordings by the ints that a graph is given.",
+    cure="Sizes that come back get one, up to a limit; all others run the same kernels without.",
+    goes="when torch bounds how many it records",
+)
+def cudagraphify(stock: Any) -> Any:
+    def bounded(model: Callable[..., Any], static_input_idxs: Sequence[int] = (), **options: Any) -> Any:
         recorded = stock(model, static_input_idxs, **options)
         return Bounded(recorded, _Plain(model, static_input_idxs, options.get("mutated_input_idxs", ())))
 
-    return mock.patch.object(compile_fx, "cudagraphify", cudagraphify)
+    return bounded
 
 
 class Bounded:

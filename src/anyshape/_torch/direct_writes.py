@@ -8,13 +8,14 @@ nobody does, the kernel gets the target itself. They can go when Inductor looks 
 
 from __future__ import annotations
 
-import contextlib
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import torch
+
+from anyshape._torch import repairs
+from anyshape._torch.repairs import repair
 
 aten = torch.ops.aten
 
@@ -28,34 +29,54 @@ SEVERAL: dict[Any, tuple[str, tuple[str, ...]]] = {
 }
 
 
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """While this holds, Inductor writes directly where it can. Inductor is imported when it is first called."""
-    stock = torch._TorchCompileInductorWrapper.__call__
-
+@repair(
+    "torch:_TorchCompileInductorWrapper.__call__",
+    scope="compile",
+    phase="lowering",
+    kind="speed",
+    symptom="Inductor's lowerings are imported by those who do not compile with it.",
+    cause="They are in a table of a module of Inductor's.",
+    cure="The direct writes hold from the first call of Inductor on.",
+    goes="with them",
+)
+def compile_with_inductor(stock: Any) -> Any:
     def compile_(self: Any, model: Any, inputs: Any) -> Any:
-        with _lowerings():
+        with repairs.entered("inductor"):
             return stock(self, model, inputs)
 
-    with mock.patch.object(torch._TorchCompileInductorWrapper, "__call__", compile_):
-        yield
+    return compile_
 
 
-@contextlib.contextmanager
-def _lowerings() -> Iterator[None]:
-    from torch._inductor.lowering import lowerings
-
-    changed: dict[Any, Any] = {
-        aten.copy.default: _functional_copy(lowerings[aten.copy.default]),
-        aten.copy_.default: _copy(lowerings[aten.copy_.default]),
-    }
-    for op in SEVERAL:
-        if op in lowerings:
-            changed[op] = _several(op, lowerings[op])
-    with mock.patch.dict(lowerings, changed):
-        yield
+_SLOW = "A result is computed into a buffer of its own and copied to the caller's."
+_GOES = "when Inductor looks at the graph in its own `copy_`"
 
 
+@repair(
+    *(f"torch._inductor.lowering:lowerings[{op!s}]" for op in SEVERAL),
+    scope="inductor",
+    phase="lowering",
+    kind="speed",
+    symptom=_SLOW,
+    cause="lowering.py has kernels that write several results allocate them.",
+    cure="A kernel writes to the target itself where nobody reads the buffer after it.",
+    goes=_GOES,
+    absent="skip",
+)
+def several(stock: Any, op: Any) -> Any:
+    return _several(op, stock)
+
+
+@repair(
+    "torch._inductor.lowering:lowerings[aten.copy_.default]",
+    scope="inductor",
+    phase="lowering",
+    kind="speed",
+    symptom=_SLOW,
+    cause="lowering.py:copy_ copies, since somebody might still read the buffer after the target changed.",
+    cure="The kernel gets the target where the graph shows that nobody does.",
+    goes=_GOES,
+    over=("read_and_written.copy",),
+)
 def _copy(stock: Callable[..., Any]) -> Callable[..., Any]:
     def copy_(dst: Any, src: Any, *rest: Any, **options: Any) -> Any:
         from torch._inductor.virtualized import V
@@ -69,6 +90,16 @@ def _copy(stock: Callable[..., Any]) -> Callable[..., Any]:
     return copy_
 
 
+@repair(
+    "torch._inductor.lowering:lowerings[aten.copy.default]",
+    scope="inductor",
+    phase="lowering",
+    kind="speed",
+    symptom=_SLOW,
+    cause="lowering.py:copy makes a buffer of what is copied on into an input.",
+    cure="It is handed on as it is.",
+    goes=_GOES,
+)
 def _functional_copy(stock: Callable[..., Any]) -> Callable[..., Any]:
     """What is only copied on into an input needs no copy before."""
 

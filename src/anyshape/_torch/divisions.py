@@ -10,22 +10,31 @@ length reads nothing.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Any
-from unittest import mock
 
 import sympy
 from torch._inductor.codegen.common import PythonPrinter
 from torch._inductor.sizevars import SizeVarAllocator
 from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
+from anyshape._torch.repairs import repair
 from anyshape._torch.shape_env import FreeShapeEnv
 
 _Ranges = Mapping[sympy.Symbol, sympy.Expr]
 _stock: Callable[..., Any] = SizeVarAllocator._simplify_with_ranges
 
 
+@repair(
+    "torch._inductor.sizevars:SizeVarAllocator._simplify_with_ranges",
+    scope="compile",
+    phase="lowering",
+    kind="speed",
+    symptom="Kernels divide for every element, and loops that could be one stay several.",
+    cause="sizevars.py:_simplify_with_ranges settles divisions by sizes that are known to be 2 or more, and no others.",
+    cure="Divisions are done that the ranges of loops settle, a size of 0 among them: nothing is read then.",
+    goes="when Inductor reasons from the ranges of loops alone",
+)
 def _simplify_with_ranges(self: Any, expr: Any, var_ranges: _Ranges) -> Any:
     expr = _stock(self, expr, var_ranges)
     env = self.shape_env
@@ -85,17 +94,18 @@ def _factors(product: Any) -> list[Any]:
 _stock_print: Callable[..., str] = PythonPrinter._print_FloorDiv
 
 
+@repair(
+    "torch._inductor.codegen.common:PythonPrinter._print_FloorDiv",
+    scope="compile",
+    phase="codegen",
+    broken="2.11-2.15",
+    symptom="A call at a size of 0 raises ZeroDivisionError in the code around kernels, for `(n * n) // n`.",
+    cause="codegen/common.py:PythonPrinter._print_FloorDiv writes a division that is evaluated for an n of 0 too.",
+    cure="The divisor is written `n or 1`: a quotient by 0 is that of nothing, and is 0.",
+    goes="when Inductor does not evaluate quotients by a size of 0",
+)
 def _print_floor_div(self: Any, expr: Any) -> str:
     if type(self) is not PythonPrinter or expr.args[1].is_number:  # others are for code of kernels
         return _stock_print(self, expr)
     base, divisor = map(self.doprint, expr.args)
     return f"(({base}) // (({divisor}) or 1))"
-
-
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    with (
-        mock.patch.object(SizeVarAllocator, "_simplify_with_ranges", _simplify_with_ranges),
-        mock.patch.object(PythonPrinter, "_print_FloorDiv", _print_floor_div),
-    ):
-        yield

@@ -11,15 +11,14 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
-from unittest import mock
 
 import torch
 import torch._dynamo.convert_frame as convert_frame
-import torch.export._trace as export_trace
 from torch.export.dynamic_shapes import _combine_args
 from torch.utils import _pytree as pytree
 
-from anyshape._torch import capture, concrete, nodes
+from anyshape._torch import capture, concrete, nodes, repairs
+from anyshape._torch.repairs import Place, repair
 from anyshape.recording import Recording
 
 
@@ -38,19 +37,10 @@ def trace(
         recordings.append(begin())
         return recordings[-1]
 
-    captured = export_trace._export_to_torch_ir
-
-    def to_torch_ir(*given: Any, **options: Any) -> Any:
-        graph = captured(*given, **options)
-        if recordings:
-            recordings[-1].phase = "aot"
-            _show_sharing(graph, recordings[-1])
-        return graph
-
     shapes = pytree.tree_map(_every_dim, _combine_args(module, args, kwargs))
     patches = capture.patches(make_recording, rules, whole=True, exporting=True)
     with convert_frame.compile_lock, patches, _unmarked((args, kwargs)), concrete.quietly():
-        with mock.patch.object(export_trace, "_export_to_torch_ir", to_torch_ir), _plain_attention():
+        with repairs.entered("export", recordings=recordings), plain_attention():
             program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=True)
     recording = recordings[-1] if recordings else None
     if recording is not None:
@@ -59,6 +49,27 @@ def trace(
                 found = nodes.aten_nodes(graph, strides_show=False)
                 recording.aten.extend(n for n in found if not n.opaque)
     return program, recording
+
+
+@repair(
+    "torch.export._trace:_export_to_torch_ir",
+    scope="export",
+    phase="export",
+    kind="meaning",
+    symptom="What AOTAutograd asks of an exported graph is taken for a question of the function.",
+    cause="export/_trace.py captures and makes aten graphs in one call.",
+    cure="Between the two it is said that the capture is over.",
+    goes="when the parts of torch.export can be called one by one",
+)
+def export_to_torch_ir(stock: Any, *, recordings: list[Recording]) -> Any:
+    def to_torch_ir(*given: Any, **options: Any) -> Any:
+        graph = stock(*given, **options)
+        if recordings:
+            recordings[-1].phase = "aot"
+            _show_sharing(graph, recordings[-1])
+        return graph
+
+    return to_torch_ir
 
 
 def _show_sharing(graph: Any, recording: Recording) -> None:
@@ -74,8 +85,19 @@ def _values(graph: Any) -> list[torch.Tensor]:
     return [t for t in concrete.leaves(found) if isinstance(t, torch.Tensor)]
 
 
+@repair(
+    Place("torch.backends.mha:set_fastpath_enabled(False)", lambda: (torch.backends.mha, "set_fastpath_enabled")),
+    scope="export",
+    phase="export",
+    kind="meaning",
+    by_itself=True,
+    symptom="An exported transformer has a call that nothing can decompose or compile.",
+    cause="nn/modules/transformer.py has one fused call for inference.",
+    cure="The call is not made.",
+    goes="when torch.export does so",
+)
 @contextlib.contextmanager
-def _plain_attention() -> Iterator[None]:
+def plain_attention() -> Iterator[None]:
     """torch.nn's transformer has one fused call for inference, which nothing can decompose or compile."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)

@@ -10,13 +10,13 @@ import contextlib
 import re
 from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import torch._dynamo.config as dynamo_config
-import torch._dynamo.convert_frame as convert_frame
 import torch._dynamo.exc as dynamo_exc
 from torch._inductor.exc import InductorError
 
+from anyshape._torch import repairs
+from anyshape._torch.repairs import repair
 from anyshape._torch.shape_env import SHARE_MEMORY
 
 
@@ -27,8 +27,23 @@ class Retrace(BaseException):
 @contextlib.contextmanager
 def keeping_failures() -> Iterator[list[Exception]]:
     """What Dynamo makes nothing of but a frame that it skips for good."""
-    stock, kept = convert_frame.ConvertFrameAssert.__call__, []
+    kept: list[Exception] = []
+    with repairs.entered("attempt", kept=kept):
+        yield kept
 
+
+@repair(
+    "torch._dynamo.convert_frame:ConvertFrameAssert.__call__",
+    scope="attempt",
+    phase="capture",
+    kind="meaning",
+    apart=False,
+    symptom="Why a frame is not compiled is not known, and it is skipped for good.",
+    cause="convert_frame.py:ConvertFrame.__call__ keeps the errors of ConvertFrameAssert to itself.",
+    cure="They are written down.",
+    goes="when Dynamo hands on why it skips a frame",
+)
+def convert_frame_assert(stock: Any, *, kept: list[Exception]) -> Any:
     def convert(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return stock(self, *args, **kwargs)
@@ -36,8 +51,7 @@ def keeping_failures() -> Iterator[list[Exception]]:
             kept.append(error)
             raise
 
-    with mock.patch.object(convert_frame.ConvertFrameAssert, "__call__", convert):
-        yield kept
+    return convert
 
 
 def runs_eagerly(error: BaseException, *, fullgraph: bool, torchs_backend: bool) -> bool:

@@ -11,10 +11,10 @@ import contextlib
 import contextvars
 from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import torch
-import torch._functorch._aot_autograd.runtime_wrappers as runtime_wrappers
+
+from anyshape._torch.repairs import repair
 
 OWN = ("aten", "prim", "prims")
 _others: contextvars.ContextVar[bool] = contextvars.ContextVar("operators that are not torch's own", default=False)
@@ -27,21 +27,30 @@ def note(graph: Any) -> None:
         _others.set(True)
 
 
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    looking = getattr(runtime_wrappers, "_FirstInvocationContext", None)
-    if looking is None:
-        yield
-        return
-    stock = looking.__init__
-
-    def init(self: Any) -> None:
+@repair(
+    "torch._functorch._aot_autograd.runtime_wrappers:_FirstInvocationContext.__init__",
+    scope="compile",
+    phase="run time",
+    broken="2.13-2.15",
+    symptom="The first call of `torch.linalg.pinv` of a complex matrix gives other values than the later ones.",
+    cause="runtime_wrappers.py:_FirstInvocationContext makes the first call in a dispatch mode.",
+    cure="A graph that has torch's own operators alone is called the first time as it is later.",
+    goes="when values do not depend on a dispatch mode",
+    absent="skip",
+)
+def init(stock: Any) -> Any:
+    def looking(self: Any) -> None:
         stock(self)
         self._is_first = _others.get()
 
+    return looking
+
+
+@contextlib.contextmanager
+def noted() -> Iterator[None]:
+    """For what is compiled inside."""
     token = _others.set(False)
     try:
-        with mock.patch.object(looking, "__init__", init):
-            yield
+        yield
     finally:
         _others.reset(token)

@@ -7,11 +7,9 @@ cannot say (-0.0, infinities, nan) is none, so that nothing is assumed about it.
 
 from __future__ import annotations
 
-import contextlib
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar
-from unittest import mock
 
 import sympy
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
@@ -19,6 +17,7 @@ from torch.fx.experimental.sym_node import SymNode
 from torch.utils._sympy.functions import FloatTrueDiv, IntTrueDiv
 from torch.utils._sympy.interp import handlers
 
+from anyshape._torch.repairs import Place, repair
 from anyshape._torch.scalar_arguments import is_expressible
 from anyshape._torch.shape_env import FreeShapeEnv
 
@@ -86,7 +85,17 @@ def _of_arguments(node: Any) -> bool:
     return bool(recording.owns(node.expr) and not recording.are_sizes(node.expr))
 
 
-def _method(name: str, stock: Any) -> Any:
+@repair(
+    *(f"torch.fx.experimental.sym_node:SymNode.{name}" for name in _OF_FLOATS),
+    scope="capture",
+    phase="capture",
+    broken="2.11-2.15",
+    symptom="`a + 1e16 - 1e16` is `a`.",
+    cause="sym_node.py makes sums, products and quotients of floats of sympy's, which rewrites them.",
+    cure="They stay as they were written.",
+    goes="when SymNode has functions of its own for arithmetic of floats",
+)
+def _method(stock: Any, name: str) -> Any:
     call, function = _OF_FLOATS[name]
 
     def arithmetic(self: Any, other: Any) -> Any:
@@ -101,6 +110,16 @@ def _method(name: str, stock: Any) -> Any:
     return arithmetic
 
 
+@repair(
+    "torch.fx.experimental.sym_node:SymNode._neg",
+    scope="capture",
+    phase="capture",
+    broken="2.11-2.15",
+    symptom="`-(a + b)` of floats is `-a - b`, whose 0 may have another sign.",
+    cause="sym_node.py:_neg is sympy's, which multiplies out.",
+    cure="It is a product with -1 that stays one.",
+    goes="with `float_arithmetic.method`",
+)
 def _negative(stock: Any) -> Any:
     def negative(self: Any) -> Any:
         if self.pytype is not float or not isinstance(self.shape_env, FreeShapeEnv) or get_proxy_mode() is not None:
@@ -113,12 +132,16 @@ def _negative(stock: Any) -> Any:
     return negative
 
 
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """For a capture."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.dict(handlers(), _HANDLERS))
-        for name in _OF_FLOATS:
-            stack.enter_context(mock.patch.object(SymNode, name, _method(name, getattr(SymNode, name))))
-        stack.enter_context(mock.patch.object(SymNode, "_neg", _negative(SymNode._neg)))
-        yield
+@repair(
+    *(Place(f"torch.utils._sympy.interp:handlers()[{f.__name__}]", lambda f=f: (handlers(), f)) for f in _HANDLERS),
+    scope="capture",
+    phase="capture",
+    kind="meaning",
+    symptom="The functions of this module have no meaning in a graph.",
+    cause="utils/_sympy/interp.py:handlers has torch's own functions.",
+    cure="They are the operators that they stand for.",
+    goes="with `float_arithmetic.method`",
+    adds=True,
+)
+def handler(stock: Any, function: Any) -> Any:
+    return _HANDLERS[function]

@@ -6,30 +6,52 @@ Eager's kernel is called on CPUs, whatever the version: nothing in torch tells w
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
 from typing import Any
-from unittest import mock
 
 import torch
-import torch._inductor.decomposition as decomposition
 import torch._inductor.lowering as inductor_lowering
+from torch._inductor.decomposition import decompositions
+
+from anyshape._torch.repairs import repair
+
+_SYMPTOM = "`F.fold`, and the gradient of `F.unfold`, write beyond the end of rows that are shorter than a vector."
+_CAUSE = "codegen/cpp.py adds whole vectors with atomic_add, whatever is left of a row"
 
 
-def _left_whole(stock: Callable[..., Any]) -> Callable[..., Any]:
+@repair(
+    "torch._inductor.decomposition:decompositions[aten.col2im.default]",
+    scope="compile",
+    phase="lowering",
+    broken="2.13",
+    symptom=_SYMPTOM,
+    cause=_CAUSE,
+    cure="On CPUs the call is not decomposed, whatever the version: nothing in torch tells whether its code is mended.",
+    goes="with torch 2.13",
+    absent="skip",
+)
+def left_whole(stock: Any) -> Any:
     def decompose(input: Any, *args: Any, **kwargs: Any) -> Any:
         return NotImplemented if input.device.type == "cpu" else stock(input, *args, **kwargs)
 
     return decompose
 
 
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    table, fold = decomposition.decompositions, torch.ops.aten.col2im.default
-    if fold not in table:
-        yield
-        return
-    kernel = inductor_lowering.fallback_handler(fold, add_to_fallback_set=False)
-    left, lowered = {fold: _left_whole(table[fold])}, {fold: kernel}
-    with mock.patch.dict(table, left), mock.patch.dict(inductor_lowering.lowerings, lowered):
-        yield
+@repair(
+    "torch._inductor.lowering:lowerings[aten.col2im.default]",
+    scope="compile",
+    phase="lowering",
+    broken="2.13",
+    symptom=_SYMPTOM,
+    cause=_CAUSE,
+    cure="Eager's kernel is called.",
+    goes="with torch 2.13",
+    absent="skip",
+    adds=True,
+    needed=lambda: left_whole_is_possible(),
+)
+def kernel(stock: Any) -> Any:
+    return inductor_lowering.fallback_handler(torch.ops.aten.col2im.default, add_to_fallback_set=False)
+
+
+def left_whole_is_possible() -> bool:
+    return torch.ops.aten.col2im.default in decompositions

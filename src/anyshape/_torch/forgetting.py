@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manag
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from anyshape._torch.repairs import repair
 from anyshape._torch.shape_env import FreeShapeEnv
 
 
@@ -50,16 +51,28 @@ _RESULTS: dict[Callable[[Any], Any], tuple[str, ...]] = {
     lambda node: node.wrap_bool(True): ("eq", "ne", "lt", "le", "gt", "ge", "and_", "or_"),
     lambda node: True: ("guard_bool", "expect_true", "statically_known_true", "guard_or_false", "guard_or_true"),
 }
-_METHODS = {n: _for_others(n, result) for result, names in _RESULTS.items() for n in names if hasattr(SymNode, n)}
+_ELSEWHERE_TOO = ("sym_max", "expect_true")  # names that a capture replaces, and this on top
+METHODS = {n: _for_others(n, result) for result, names in _RESULTS.items() for n in names if hasattr(SymNode, n)}
 
 
+@repair(
+    *(f"torch.fx.experimental.sym_node:SymNode.{name}" for name in METHODS if name not in _ELSEWHERE_TOO),
+    scope="forgetting",
+    phase="fake run",
+    broken="2.11-2.15",
+    by_itself=True,  # for a moment, for every value that is looked at
+    symptom="Who asks a fake tensor for its layout after another has asked is not seen to ask.",
+    cause="TensorImpl.h:SymbolicShapeMeta keeps the answers.",
+    cure="Being given its own sizes and strides once more makes it forget them; nothing is computed meanwhile.",
+    goes="when a fake tensor can be told to forget",
+)
 @contextlib.contextmanager
 def _nothing_computed(env: FreeShapeEnv) -> Iterator[None]:
     """Whether a tensor fits the memory that it has is not worked out in symbols: whatever is asked, it does."""
-    before = {name: SymNode.__dict__[name] for name in _METHODS}
+    before = {name: SymNode.__dict__[name] for name in METHODS}
     env.taken_on_trust = True
     try:
-        for name, method in _METHODS.items():
+        for name, method in METHODS.items():
             setattr(SymNode, name, method)
         yield
     finally:

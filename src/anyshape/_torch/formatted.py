@@ -8,13 +8,9 @@ complex infinity or nan in it has names (`infj`) that mean nothing there.
 from __future__ import annotations
 
 import cmath
-import contextlib
-from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import torch
-import torch.fx.graph as fx_graph
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from torch._dynamo.variables import StringFormatVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
@@ -22,11 +18,24 @@ from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _CustomBuiltin
 
+from anyshape._torch.repairs import repair
+
 _stock: Any = getattr(InstructionTranslatorBase, "_format_value", None)
 _NAMES = {"infj": cmath.infj, "nanj": cmath.nanj}
 _CONVERSIONS = {0: "", 1: "!s", 2: "!r", 3: "!a"}
 
 
+@repair(
+    "torch._dynamo.symbolic_convert:InstructionTranslatorBase._format_value",
+    scope="capture",
+    phase="capture",
+    broken="2.11-2.15",
+    symptom='Of `f"{n}"` the number itself is given back, and `!r` is left out.',
+    cause="symbolic_convert.py:_format_value remembers where the number came from.",
+    cure="A number in a text is formatted.",
+    goes="when _format_value makes a text of a number",
+    absent="skip",
+)
 def _format_value(self: Any, fmt_spec: Any, flags: int) -> None:
     if not isinstance(self.stack[-1], SymNodeVariable) or not fmt_spec.is_python_constant():
         return _stock(self, fmt_spec, flags)  # type: ignore[no-any-return]
@@ -47,19 +56,33 @@ def write_now(graph: Any) -> None:
 _stock_header = PythonWrapperCodegen.write_header
 
 
+@repair(
+    "torch._inductor.codegen.wrapper:PythonWrapperCodegen.write_header",
+    scope="capture",
+    phase="codegen",
+    broken="2.11-2.15",
+    symptom="NameError: `infj`, in code with a complex infinity or nan.",
+    cause="codegen/wrapper.py writes such a number as Python prints it.",
+    cure="The names are imported.",
+    goes="when complex numbers are written as calls of complex()",
+)
 def _write_header(self: Any) -> None:
     _stock_header(self)
     for name in _NAMES:
         self.imports.writeline(f"from cmath import {name}")
 
 
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """For a capture."""
-    with contextlib.ExitStack() as stack:
-        names = {name: _CustomBuiltin(f"from cmath import {name}", number) for name, number in _NAMES.items()}
-        stack.enter_context(mock.patch.object(PythonWrapperCodegen, "write_header", _write_header))
-        stack.enter_context(mock.patch.dict(fx_graph._custom_builtins, names))
-        if _stock is not None:
-            stack.enter_context(mock.patch.object(InstructionTranslatorBase, "_format_value", _format_value))
-        yield
+@repair(
+    "torch.fx.graph:_custom_builtins[infj]",
+    "torch.fx.graph:_custom_builtins[nanj]",
+    scope="capture",
+    phase="capture",
+    broken="2.11-2.15",
+    symptom="NameError: `infj`, in the code of a graph with a complex infinity or nan.",
+    cause="fx/graph.py writes such a number as Python prints it.",
+    cure="The names have a meaning there.",
+    goes="when complex numbers are written as calls of complex()",
+    adds=True,
+)
+def custom_builtins(stock: Any, name: str) -> Any:
+    return _CustomBuiltin(f"from cmath import {name}", _NAMES[name])

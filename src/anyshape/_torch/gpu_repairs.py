@@ -11,35 +11,28 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
 import torch
-import torch._inductor.fx_passes.pad_mm as pad_mm
 from torch._inductor.codegen.triton import TritonKernel
-from torch._inductor.runtime import triton_heuristics
 
-_Grid = getattr(triton_heuristics, "Grid2DWithYZOverflow", None)
-
-
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """While Inductor compiles."""
-    with contextlib.ExitStack() as stack:
-        if _Grid is not None:
-            stack.enter_context(mock.patch.object(_Grid, "generate", _without_division_by_zero(_Grid.generate)))
-        for name in ("is_mm_compute_bound", "should_pad_mm_bf16"):
-            if hasattr(pad_mm, name):
-                stack.enter_context(mock.patch.object(pad_mm, name, _about_hints(getattr(pad_mm, name))))
-        if "mask_constant_index" not in inspect.signature(TritonKernel.indexing).parameters:
-            stack.enter_context(mock.patch.object(TritonKernel, "store", _masked(TritonKernel.store)))
-        yield
+from anyshape._torch.repairs import repair
 
 
-def _masked(store: Callable[..., None]) -> Callable[..., None]:
-    """Additions to an index that is a number are made where there are elements."""
-
+@repair(
+    "torch._inductor.codegen.triton:TritonKernel.store",
+    scope="compile",
+    phase="codegen",
+    broken="2.11",
+    symptom="On a GPU, what all threads of a block add to one place is too much.",
+    cause="codegen/triton.py:TritonKernel.store adds for threads beyond the last element too.",
+    cure="Additions to an index that is a number are made where there are elements.",
+    goes="with torch 2.11",
+    needed=lambda: "mask_constant_index" not in inspect.signature(TritonKernel.indexing).parameters,
+)
+def _masked(stock: Callable[..., None]) -> Callable[..., None]:
     def stored(self: Any, name: str, index: Any, value: Any, mode: Any = None) -> None:
         def indexing(*args: Any, **kwargs: Any) -> Any:
             options = type(self).indexing(self, *args, **kwargs)
@@ -49,22 +42,45 @@ def _masked(store: Callable[..., None]) -> Callable[..., None]:
             return options
 
         with mock.patch.object(self, "indexing", indexing) if mode == "atomic_add" else contextlib.nullcontext():
-            store(self, name, index, value, mode)
+            stock(self, name, index, value, mode)
 
     return stored
 
 
-def _without_division_by_zero(generate: Callable[..., None]) -> Callable[..., None]:
+@repair(
+    "torch._inductor.runtime.triton_heuristics:Grid2DWithYZOverflow.generate",
+    scope="compile",
+    phase="run time",
+    broken="2.11",
+    symptom="On a GPU, a kernel over a grid of two dims raises ZeroDivisionError where there is nothing to compute.",
+    cause="runtime/triton_heuristics.py:Grid2DWithYZOverflow.generate divides by the number of blocks.",
+    cure="A grid of no blocks is 0.",
+    goes="with torch 2.11",
+    absent="skip",
+)
+def _without_division_by_zero(stock: Callable[..., None]) -> Callable[..., None]:
     def generated(self: Any, *args: Any, **kwargs: Any) -> None:
-        generate(self, *args, **kwargs)
+        stock(self, *args, **kwargs)
         if self.mode == "python" and "y_grid_div_ == 0" not in self.y_grid:
             self.y_grid = f"(0 if y_grid_div_ == 0 else {self.y_grid})"
 
     return generated
 
 
-def _about_hints(asks: Callable[..., bool]) -> Callable[..., bool]:
+@repair(
+    "torch._inductor.fx_passes.pad_mm:is_mm_compute_bound",
+    "torch._inductor.fx_passes.pad_mm:should_pad_mm_bf16",
+    scope="compile",
+    phase="lowering",
+    broken="2.11",
+    symptom="On a GPU, programs of products split by sizes that matter for speed alone.",
+    cause="fx_passes/pad_mm.py asks about sizes rather than their hints.",
+    cure="It is asked about hints.",
+    goes="with torch 2.11",
+    absent="skip",
+)
+def _about_hints(stock: Callable[..., bool]) -> Callable[..., bool]:
     def asked(*args: Any) -> bool:
-        return asks(*(a.node.hint if isinstance(a, torch.SymInt) and a.node.has_hint() else a for a in args))
+        return stock(*(a.node.hint if isinstance(a, torch.SymInt) and a.node.has_hint() else a for a in args))
 
     return asked

@@ -8,19 +8,28 @@ capture, also where a number is put in later.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import sympy
-import torch.utils._sympy.functions as functions
 from torch.utils._sympy.functions import FloorDiv, PythonMod
+
+from anyshape._torch.repairs import repair
 
 _stock_floor_div: Callable[..., Any] = FloorDiv.__new__
 _stock_mod: Callable[..., Any] = PythonMod.__new__
 
 
+@repair(
+    "torch.utils._sympy.functions:FloorDiv.__new__",
+    scope="capture",
+    phase="capture",
+    broken="2.11-2.15",
+    symptom="`(n // 4) // -2` is `n // -8`.",
+    cause="utils/_sympy/functions.py:FloorDiv.eval simplifies as if nothing were negative.",
+    cure="What has a negative divisor is not simplified.",
+    goes="when FloorDiv.eval looks at signs",
+)
 def _floor_div(cls: Any, *args: Any, **options: Any) -> Any:
     if options.get("evaluate", True) and isinstance(args[0], FloorDiv):
         divisor = sympy.sympify(args[1])
@@ -29,6 +38,16 @@ def _floor_div(cls: Any, *args: Any, **options: Any) -> Any:
     return _stock_floor_div(cls, *args, **options)
 
 
+@repair(
+    "torch.utils._sympy.functions:PythonMod.__new__",
+    scope="capture",
+    phase="capture",
+    broken="2.11-2.15",
+    symptom="`-5 % -2` is -5.",
+    cause="utils/_sympy/functions.py:PythonMod.eval simplifies as if nothing were negative.",
+    cure="What has a negative divisor is not simplified.",
+    goes="when PythonMod.eval looks at signs",
+)
 def _mod(cls: Any, *args: Any, **options: Any) -> Any:
     if options.get("evaluate", True):
         number, divisor = map(sympy.sympify, args)
@@ -37,14 +56,18 @@ def _mod(cls: Any, *args: Any, **options: Any) -> Any:
     return _stock_mod(cls, *args, **options)
 
 
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """For a capture."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(FloorDiv, "__new__", _floor_div))
-        stack.enter_context(mock.patch.object(PythonMod, "__new__", _mod))
-        for name in ("and", "or", "xor"):
-            bitwise = getattr(functions, f"BitwiseFn_bitwise_{name}", None)
-            if bitwise is not None:
-                stack.enter_context(mock.patch.object(bitwise, "is_integer", True))
-        yield
+@repair(
+    "torch.utils._sympy.functions:BitwiseFn_bitwise_and.is_integer",
+    "torch.utils._sympy.functions:BitwiseFn_bitwise_or.is_integer",
+    "torch.utils._sympy.functions:BitwiseFn_bitwise_xor.is_integer",
+    scope="capture",
+    phase="capture",
+    broken="2.11-2.15",
+    symptom="What `&`, `|` and `^` of ints give is promoted to a float.",
+    cause="utils/_sympy/functions.py does not say that these functions give ints.",
+    cure="It is said.",
+    goes="when they have is_integer = True",
+    absent="skip",
+)
+def is_integer(stock: Any) -> Any:
+    return True

@@ -10,15 +10,14 @@ with 1 (`remove_no_ops`, fx_passes/joint_graph.py, torch 2.11 to 2.15), and give
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import torch
 import torch._inductor.fx_passes.joint_graph as joint_graph
 import torch._inductor.fx_passes.post_grad as post_grad
 from torch._inductor.fx_utils import get_node_storage
+
+from anyshape._torch.repairs import repair
 
 aten = torch.ops.aten
 _MAY_BE_LEFT_OUT = (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)
@@ -26,6 +25,16 @@ _stock = post_grad.remove_noop_ops
 _stock_no_ops = joint_graph.remove_no_ops
 
 
+@repair(
+    "torch._inductor.fx_passes.post_grad:remove_noop_ops",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.15",
+    symptom="Of `b = a.clone(); c = b.clone()` the results b and c are one tensor.",
+    cause="fx_passes/post_grad.py:remove_noop_ops asks which memory is a result's once, before it leaves any copy out.",
+    cure="A result that would share the memory of another is copied after all.",
+    goes="when remove_noop_ops looks again after each copy that it leaves out",
+)
 def _remove_noop_ops(graph: torch.fx.Graph) -> None:
     lay = {node: get_node_storage(node) for node in graph.nodes}
     copied = {node: of for node in lay if (of := _copied(node, lay)) is not None}
@@ -42,6 +51,16 @@ def _remove_noop_ops(graph: torch.fx.Graph) -> None:
             _copy(graph, i, result)
 
 
+@repair(
+    "torch._inductor.fx_passes.joint_graph:remove_no_ops",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.15",
+    symptom="`x + torch.zeros_like(x)` gives back x itself: who writes to the result writes to the input.",
+    cause="fx_passes/joint_graph.py:remove_no_ops puts the operand in the place of a sum with 0 or a product with 1.",
+    cure="A result of such a call is a copy.",
+    goes="when remove_no_ops leaves results apart from inputs",
+)
 def _remove_no_ops(gm: torch.fx.GraphModule, zeros: Any, ones: Any) -> None:
     results = {get_node_storage(n) for n in _results(gm.graph) if isinstance(n, torch.fx.Node)} - {None}
     for node in [n for n in gm.graph.nodes if n.target in _MAY_BE_LEFT_OUT and get_node_storage(n) in results]:
@@ -78,12 +97,3 @@ def _copy(graph: torch.fx.Graph, place: int, result: torch.fx.Node) -> None:
     given = list(output.args[0])  # type: ignore[arg-type]
     given[place] = copy
     output.args = (type(output.args[0])(given),)  # type: ignore[call-arg,arg-type]
-
-
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    with (
-        mock.patch.object(post_grad, "remove_noop_ops", _remove_noop_ops),
-        mock.patch.object(joint_graph, "remove_no_ops", _remove_no_ops),
-    ):
-        yield

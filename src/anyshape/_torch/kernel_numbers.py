@@ -8,16 +8,14 @@ which eager takes the absolute value: powers of a high order do not fit.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import torch
-import torch._inductor.decomposition as decomposition
 import torch._inductor.lowering as inductor_lowering
 from torch._inductor.virtualized import ops
+
+from anyshape._torch.repairs import repair
 
 _aten = torch.ops.aten
 _SELECT, _NORM = _aten.index_select.default, _aten.linalg_vector_norm.default
@@ -36,6 +34,16 @@ def _rounded_to_zero(dtype: torch.dtype) -> Any:
     return inductor_lowering.make_pointwise(inner)
 
 
+@repair(
+    "torch._inductor.lowering:truncdiv",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.15",
+    symptom='`torch.div(a, 0, rounding_mode="trunc")` of ints ends the process.',
+    cause="lowering.py:truncdiv is C++'s own division, which traps where the divisor is 0.",
+    cure="On CPUs it is made of the division that rounds down, which raises.",
+    goes="when codegen/cpp.py checks the divisor of a truncated division",
+)
 def _truncdiv(a: Any, b: Any) -> Any:
     tensors = [x for x in (a, b) if hasattr(x, "get_device") and x.get_device() is not None]
     if not tensors or any(t.get_device().type != "cpu" for t in tensors):
@@ -43,6 +51,17 @@ def _truncdiv(a: Any, b: Any) -> Any:
     return _rounded_to_zero(tensors[0].get_dtype())(a, b)
 
 
+@repair(
+    "torch._inductor.decomposition:decompositions[aten.index_select.default]",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.15",
+    symptom="`x.index_select(0, i)` with a negative index gives rows from the end; eager raises.",
+    cause="decomposition.py:index_select is x[i], which counts from the end.",
+    cure="A negative index becomes one that is out of bounds.",
+    goes="when the decomposition checks its index",
+    absent="skip",
+)
 def _select(stock: Any) -> Any:
     def index_select(x: Any, dim: int, index: Any) -> Any:
         if x.dim() == 0 or index.dtype.is_floating_point:
@@ -52,6 +71,17 @@ def _select(stock: Any) -> Any:
     return index_select
 
 
+@repair(
+    "torch._inductor.decomposition:decompositions[aten.linalg_vector_norm.default]",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.15",
+    symptom="A norm of a high order of one element is infinite or 0; eager gives its absolute value.",
+    cause="_decomp/decompositions.py:linalg_vector_norm is a sum of powers, also of one element.",
+    cure="Of one element the absolute value is taken.",
+    goes="when the decomposition does so",
+    absent="skip",
+)
 def _norm(stock: Any) -> Any:
     def vector_norm(x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
         powers = stock(x, ord, dim, keepdim, dtype=dtype)
@@ -65,12 +95,3 @@ def _norm(stock: Any) -> Any:
         return torch.where(one, stock(x, 1, dim, keepdim, dtype=dtype), powers)
 
     return vector_norm
-
-
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """For what is compiled."""
-    table = decomposition.decompositions
-    ours = {op: make(table[op]) for op, make in ((_SELECT, _select), (_NORM, _norm)) if op in table}
-    with mock.patch.dict(table, ours), mock.patch.object(inductor_lowering, "truncdiv", _truncdiv):
-        yield

@@ -7,37 +7,52 @@ the sizes of the call, as in eager.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import torch
-import torch._dynamo.variables.nn_module as nn_module
 
-from anyshape._torch import concrete
+from anyshape._torch import concrete, repairs
+from anyshape._torch.repairs import repair
 from anyshape._torch.shape_env import FreeShapeEnv
 
+_ABOUT: Any = {
+    "phase": "capture",
+    "broken": "2.11-2.15",
+    "symptom": "A lazy module is initialized with free sizes, and its real parameters are made from them.",
+    "cause": "variables/nn_module.py:initialize_lazy_module calls it with the fake arguments of its first call.",
+    "goes": "when Dynamo initializes lazy modules with hints",
+}
 
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    stock = nn_module.initialize_lazy_module
 
+@repair(
+    "torch._dynamo.variables.nn_module:initialize_lazy_module",
+    scope="capture",
+    cure="It sees the sizes of the call, as in eager.",
+    **_ABOUT,
+)
+def initialize_lazy_module(stock: Any) -> Any:
     def initialize(tx: Any, mod: Any, args: Any, kwargs: Any) -> None:
         env = tx.output.shape_env
         if not isinstance(env, FreeShapeEnv) or not hasattr(mod, "_initialize_hook"):
             stock(tx, mod, args, kwargs)
             return
-        fake_value = nn_module.get_fake_value
-
-        def as_called(*given: Any, **more: Any) -> Any:
-            return concrete.map_leaves(lambda leaf: _as_called(env, leaf), fake_value(*given, **more))
-
-        with mock.patch.object(nn_module, "get_fake_value", as_called):
+        with repairs.entered("lazy module", env=env):
             stock(tx, mod, args, kwargs)
 
-    with mock.patch.object(nn_module, "initialize_lazy_module", initialize):
-        yield
+    return initialize
+
+
+@repair(
+    "torch._dynamo.variables.nn_module:get_fake_value",
+    scope="lazy module",
+    cure="Fake values have the sizes of the call while a lazy module is initialized.",
+    **_ABOUT,
+)
+def get_fake_value(stock: Any, *, env: FreeShapeEnv) -> Any:
+    def as_called(*given: Any, **more: Any) -> Any:
+        return concrete.map_leaves(lambda leaf: _as_called(env, leaf), stock(*given, **more))
+
+    return as_called
 
 
 def _as_called(env: FreeShapeEnv, value: Any) -> Any:

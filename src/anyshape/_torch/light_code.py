@@ -8,10 +8,8 @@ parameter in the module at each call: of a module that does not change (`frozen`
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import torch
 import torch._dynamo.decorators as decorators
@@ -20,14 +18,24 @@ from torch._dynamo.bytecode_transformation import create_call_function
 from torch._dynamo.eval_frame import innermost_fn, skip_code
 from torch._dynamo.guards import GuardBuilder, install_guard
 from torch._dynamo.source import LocalSource, TensorPropertySource
-from torch._dynamo.variables.builder import GraphArg
 
 from anyshape._torch import sizes
+from anyshape._torch.repairs import repair
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _stock_reconstruct = TensorPropertySource.reconstruct
 
 
+@repair(
+    "torch._dynamo.source:TensorPropertySource.reconstruct",
+    scope="capture",
+    phase="capture",
+    kind="speed",
+    symptom="Each size costs microseconds in a call.",
+    cause="source.py:TensorPropertySource.reconstruct calls a Python function inside wrappers that keep Dynamo out.",
+    cure="Of a plain tensor the method itself is called.",
+    goes="when Dynamo reads sizes without Python",
+)
 def _reconstruct(self: Any, codegen: Any) -> None:
     read = codegen.tx.output.input_source_to_var.get(self.base)
     if getattr(read, "class_type", None) not in _PLAIN:
@@ -40,11 +48,21 @@ def _reconstruct(self: Any, codegen: Any) -> None:
     codegen.extend_output(create_call_function(1 if self.idx is None else 2, False))
 
 
-_stock_load = GraphArg.reconstruct
-
-
-def _load_of(module: Any) -> Callable[..., None]:
-    """A parameter of `module` is a global of the code, which is for that module alone then."""
+@repair(
+    "torch._dynamo.variables.builder:GraphArg.reconstruct",
+    scope="capture",
+    phase="capture",
+    kind="speed",
+    symptom="Each parameter is looked up in its module in each call.",
+    cause="variables/builder.py:GraphArg.reconstruct writes the way that leads to it.",
+    cure="Of a module that does not change (`frozen`) a parameter is a global of the code.",
+    goes="when Dynamo does so for frozen modules",
+)
+def _load_of(stock: Any, *, frozen: torch.nn.Module | None) -> Any:
+    """A parameter of the module is a global of the code, which is for that module alone then."""
+    if frozen is None:
+        return stock
+    module = frozen
 
     def load(self: Any, codegen: Any) -> None:
         root = self.source
@@ -52,7 +70,7 @@ def _load_of(module: Any) -> Callable[..., None]:
             root = root.base
         of = codegen.tx.f_locals.get(root.local_name) if isinstance(root, LocalSource) else None
         if of is not module or type(self.example) is not torch.nn.Parameter:
-            _stock_load(self, codegen)
+            stock(self, codegen)
             return
         install_guard(root.make_guard(GuardBuilder.ID_MATCH))
         name = codegen.tx.output.install_global_by_id("__anyshape_parameter", self.example)
@@ -87,16 +105,15 @@ def without_wrapper(compiled: Callable[..., Any]) -> Callable[..., Any]:
     return innermost_fn(compiled)  # type: ignore[no-any-return]
 
 
+@repair(
+    "torch._dynamo.decorators:disable",
+    scope="capture",
+    phase="capture",
+    kind="speed",
+    symptom="A compiled graph is called through wrappers that keep Dynamo out.",
+    cause="decorators.py:disable puts them around every callable.",
+    cure="Where switching Dynamo off and on is enough, that is done.",
+    goes="when calling a disabled function is as cheap",
+)
 def _disable(fn: Any = None, *args: Any, **kwargs: Any) -> Any:
     return fn if getattr(fn, "__code__", None) is _APART else _stock_disable(fn, *args, **kwargs)
-
-
-@contextlib.contextmanager
-def patches(frozen: torch.nn.Module | None) -> Iterator[None]:
-    """For the code of a capture of anyshape's; `frozen` is a module that keeps its parameters."""
-    with (
-        mock.patch.object(TensorPropertySource, "reconstruct", _reconstruct),
-        mock.patch.object(decorators, "disable", _disable),
-        mock.patch.object(GraphArg, "reconstruct", _stock_load if frozen is None else _load_of(frozen)),
-    ):
-        yield

@@ -15,19 +15,34 @@ from typing import Any
 
 import torch
 
+from anyshape._torch.repairs import repair
+
 
 def hand_over(backend: Callable[..., Any], compile_: Callable[..., Any]) -> None:
     """From here on `torch.compile` with this backend calls `compile_(model, **arguments)`."""
-    stock = torch._dynamo.optimize
+    torch._dynamo.optimize = optimize(torch._dynamo.optimize, backend=backend, compile_=compile_)
 
+
+@repair(
+    "torch._dynamo:optimize",
+    scope="named backend",
+    phase="capture",
+    kind="meaning",
+    symptom="A backend is given graphs in which what they assume of sizes is settled.",
+    cause="torch/__init__.py:compile asks Dynamo for a compiler of frames whatever the backend is.",
+    cure='The whole call is handed over where the backend is "anyshape"; from the first time that the name is looked up.',
+    goes="when a backend may convert frames itself",
+    by_itself=True,
+)
+def optimize(stock: Any, *, backend: Callable[..., Any], compile_: Callable[..., Any]) -> Any:
     @functools.wraps(stock)
-    def optimize(*args: Any, **kwargs: Any) -> Any:
+    def handed_over(*args: Any, **kwargs: Any) -> Any:
         given = args[0] if args else kwargs.get("backend")
         if getattr(given, "compiler_fn", None) is not backend:
             return stock(*args, **kwargs)
         return functools.partial(compile_, **_arguments(given, kwargs))
 
-    torch._dynamo.optimize = optimize
+    return handed_over
 
 
 def _arguments(given: Any, kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from torch.types import py_sym_types
 from anyshape import verify
 from anyshape._torch import casts, concrete, conjugates, divisors, index_reads, memory, subscripts, written_sizes
 from anyshape._torch.forgetting import forget_answers
+from anyshape._torch.repairs import repair
 from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape._torch.unheard_warnings import unheard
 from anyshape.answers import COPY_OR_VIEW, NodeRecord
@@ -54,6 +55,16 @@ def _leave_what_is_read_inside(env: FreeShapeEnv, result: Any) -> None:
         env.ignorable_fresh_unbacked_symbols.extend(lost)
 
 
+@repair(
+    "torch._dynamo.utils:run_node",
+    scope="capture",
+    phase="capture",
+    kind="meaning",
+    symptom="What a node asks about sizes is not known to be the node's.",
+    cause="utils.py:run_node propagates a node without telling whose questions are asked.",
+    cure="Its questions are written to the node, which is run concretely beside it where an answer is general.",
+    goes="when torch records which node asked",
+)
 def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> Any:
     """Dynamo's propagation of one graph node, with its questions written to the node that asked them.
 
@@ -140,6 +151,16 @@ _call_method = TensorVariable.call_method
 _ROOM = 1 << 62  # bytes, none of which a fake tensor has
 
 
+@repair(
+    "torch._dynamo.variables.tensor:TensorVariable.call_method",
+    scope="capture",
+    phase="capture",
+    kind="meaning",
+    symptom="`x.is_contiguous()` is taken for a question of the node that made x.",
+    cause="Dynamo answers it from the fake tensor, and makes no node.",
+    cure="It is asked anew, as a question of the function itself.",
+    goes="when torch records who asked",
+)
 def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
     """Dynamo's call of a method of a tensor; this one is a question of the function itself, and no node."""
     if name == "is_contiguous":

@@ -8,24 +8,38 @@ in _prims_common), and a complex number is never symbolic, so the size would be 
 
 from __future__ import annotations
 
-import contextlib
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import torch
 import torch._dynamo.utils as dynamo_utils
-import torch._dynamo.variables.lists as lists
 import torch._prims_common as prims_common
 from torch._dynamo.variables import BuiltinVariable, ConstantVariable
 from torch._dynamo.variables.base import ValueMutationNew
 from torch._dynamo.variables.lists import TupleVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 
+from anyshape._torch.repairs import repair
+
+_ON_FLOATS = {
+    "nb_floor_divide_impl": operator.floordiv,
+    "nb_remainder_impl": operator.mod,
+    "nb_power_impl": operator.pow,
+}
 _stock = prims_common.dtype_to_type_ctor
 
 
+@repair(
+    "torch._prims_common:dtype_to_type_ctor",
+    scope="capture",
+    phase="fake run",
+    broken="2.11-2.15",
+    symptom="A size beside a complex tensor is fixed: the mean of one has a program for each size.",
+    cause="_prims_common/__init__.py:dtype_to_type_ctor makes it a complex number, which is never symbolic.",
+    cure="It is made a symbolic float.",
+    goes="when dtype_to_type_ctor has an answer for symbolic numbers",
+)
 def _constructor(dtype: torch.dtype) -> Callable[[Any], Any]:
     stock = _stock(dtype)
     if not dtype.is_complex:
@@ -33,6 +47,17 @@ def _constructor(dtype: torch.dtype) -> Callable[[Any], Any]:
     return lambda x: torch.sym_float(x) if isinstance(x, (torch.SymInt, torch.SymFloat)) else stock(x)
 
 
+@repair(
+    "torch._dynamo.variables.tensor:SymNodeVariable.nb_divmod_impl",
+    scope="capture",
+    phase="capture",
+    broken="2.13-2.15",
+    symptom="`divmod` of a size breaks the graph.",
+    cause="variables/tensor.py:SymNodeVariable has no divmod.",
+    cure="It is a quotient and a remainder.",
+    goes="when Dynamo knows divmod of sizes",
+    absent="skip",
+)
 def _divmod(self: Any, tx: Any, other: Any, reverse: bool = False) -> Any:
     return TupleVariable(
         [self.nb_floor_divide_impl(tx, other, reverse), self.nb_remainder_impl(tx, other, reverse)],
@@ -40,7 +65,18 @@ def _divmod(self: Any, tx: Any, other: Any, reverse: bool = False) -> Any:
     )
 
 
-def _of_constants(name: str, stock: Any) -> Any:
+@repair(
+    *(f"torch._dynamo.variables.tensor:SymNodeVariable.{name}" for name in _ON_FLOATS),
+    scope="capture",
+    phase="capture",
+    broken="2.13-2.15",
+    symptom="`//`, `%` and `**` of floats have other signs and errors than Python's.",
+    cause="sym_node.py has no expression for them.",
+    cure="They are computed from the numbers of the call.",
+    goes="when symbolic floats divide as Python does",
+    absent="skip",
+)
+def _of_constants(stock: Any, name: str) -> Any:
     """`//`, `%` and `**` of floats: there is no expression for their signs and their errors."""
 
     def impl(self: Any, tx: Any, other: Any, *args: Any) -> Any:
@@ -55,13 +91,6 @@ def _of_constants(name: str, stock: Any) -> Any:
     return impl
 
 
-_ON_FLOATS = {
-    "nb_floor_divide_impl": operator.floordiv,
-    "nb_remainder_impl": operator.mod,
-    "nb_power_impl": operator.pow,
-}
-
-
 def _value(variable: Any) -> Any:
     return variable.evaluate_expr() if isinstance(variable, SymNodeVariable) else variable.as_python_constant()
 
@@ -69,6 +98,18 @@ def _value(variable: Any) -> Any:
 _stock_contains = dynamo_utils.iter_contains
 
 
+@repair(
+    "torch._dynamo.utils:iter_contains",
+    "torch._dynamo.variables.lists:iter_contains",
+    scope="capture",
+    phase="capture",
+    broken="2.11-2.15",
+    symptom="`2 in x.shape` is False for a size of 2.",
+    cause="utils.py:iter_contains looks at numbers that are none of sizes alone.",
+    cure="One after another is compared, as Python does.",
+    goes="when iter_contains compares sizes",
+    absent="skip",
+)
 def _contains(items: Any, search: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
     """One after another, as Python looks: whether a size is the number is a branch of the function's."""
     items = list(items)
@@ -90,6 +131,16 @@ def _contains(items: Any, search: Any, tx: Any, *args: Any, **kwargs: Any) -> An
 _stock_min_max = BuiltinVariable._call_min_max_binary
 
 
+@repair(
+    "torch._dynamo.variables.builtin:BuiltinVariable._call_min_max_binary",
+    scope="capture",
+    phase="capture",
+    broken="2.11-2.15",
+    symptom="`max(n, 2.0)` is a float where Python gives the int.",
+    cause="variables/builtin.py:_call_min_max_binary is sym_max, which promotes.",
+    cure="It gives one of its arguments as it is.",
+    goes="when _call_min_max_binary keeps types",
+)
 def _min_max(self: Any, tx: Any, a: Any, b: Any) -> Any:
     """The argument itself. Of two ints that is one number or the other; with a float it has a type and a sign too."""
     numbers = [x.sym_num if isinstance(x, SymNodeVariable) else _constant(x) for x in (a, b)]
@@ -109,6 +160,16 @@ def _constant(variable: Any) -> Any:
 _stock_round = BuiltinVariable.call_round
 
 
+@repair(
+    "torch._dynamo.variables.builtin:BuiltinVariable.call_round",
+    scope="capture",
+    phase="capture",
+    broken="2.11-2.15",
+    symptom="`round(n, -1)` of a size fails, or fixes the size.",
+    cause="variables/builtin.py:call_round rounds floats to digits.",
+    cure="An int is rounded to tens as Python does.",
+    goes="when call_round knows ints",
+)
 def _round(self: Any, tx: Any, arg: Any, *args: Any, **kwargs: Any) -> Any:
     given = [*args, *kwargs.values()]
     if not (isinstance(arg, SymNodeVariable) and isinstance(arg.sym_num, torch.SymInt)) or len(given) > 1:
@@ -133,22 +194,3 @@ def _to_multiples(tx: Any, number: Any, of: int) -> Any:
     tie = call(operator.sub, 1, call(min, 1, call(operator.mod, shifted, of)))
     odd = call(operator.mul, call(operator.mod, times, 2), tie)
     return call(operator.mul, call(operator.sub, times, odd), of)
-
-
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """For a capture."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(prims_common, "dtype_to_type_ctor", _constructor))
-        for module in (dynamo_utils, lists):
-            if hasattr(module, "iter_contains"):
-                stack.enter_context(mock.patch.object(module, "iter_contains", _contains))
-        for name in _ON_FLOATS:
-            if hasattr(SymNodeVariable, name):
-                stock = getattr(SymNodeVariable, name)
-                stack.enter_context(mock.patch.object(SymNodeVariable, name, _of_constants(name, stock)))
-        stack.enter_context(mock.patch.object(BuiltinVariable, "_call_min_max_binary", _min_max))
-        stack.enter_context(mock.patch.object(BuiltinVariable, "call_round", _round))
-        if hasattr(SymNodeVariable, "nb_divmod_impl"):
-            stack.enter_context(mock.patch.object(SymNodeVariable, "nb_divmod_impl", _divmod))
-        yield

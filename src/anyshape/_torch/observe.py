@@ -19,20 +19,13 @@ import time
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest import mock
 
 import torch
-import torch._dynamo.convert_frame as convert_frame
-import torch._dynamo.eval_frame as eval_frame
 import torch._dynamo.exc as dynamo_exc
-import torch._dynamo.guards as dynamo_guards
-import torch._dynamo.output_graph as output_graph
-import torch._dynamo.symbolic_convert as symbolic_convert
-import torch._inductor.output_code as output_code
-import torch.fx.experimental.symbolic_shapes as symbolic_shapes
 from torch._guards import CompileContext, TracingContext
 
-from anyshape._torch import described, eager_calls, failed_guards
+from anyshape._torch import described, eager_calls, failed_guards, repairs
+from anyshape._torch.repairs import Place, repair
 from anyshape.doctor import guard_text
 from anyshape.doctor.event_log import Sink
 from anyshape.doctor.events import VERSION, Calls, Code, Compilation, GraphBreak, Reason, Run, Trouble
@@ -304,14 +297,17 @@ def watching(observer: Observer) -> Iterator[None]:
 
 
 def _install(observer: Observer) -> contextlib.ExitStack:
+    for place in hooked():
+        if not place.is_there:
+            observer.trouble("a hook", AttributeError(f"this torch has no {place.text}"))
     stack = contextlib.ExitStack()
-    for owner, name, make in _HOOKS:
-        original = getattr(owner, name, None)
-        if original is None:
-            observer.trouble("a hook", AttributeError(f"this torch has no {name}"))
-            continue
-        stack.enter_context(mock.patch.object(owner, name, make(observer, original)))
+    stack.enter_context(repairs.entered("observe", observer=observer))
     return stack
+
+
+def hooked() -> list[Place]:
+    """What is watched of torch."""
+    return [place for one in repairs.of_scope("observe") for place in one.places]
 
 
 def _after_fork() -> None:
@@ -323,27 +319,49 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _compile_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..., Any]:
-    signature = inspect.signature(original)
+_WATCHING: Any = {
+    "scope": "observe",
+    "phase": "capture",
+    "kind": "watch",
+    "absent": "skip",
+    "apart": False,
+    "symptom": "The doctor does not see what torch compiles.",
+    "cause": "There is no place in torch where one could ask.",
+    "goes": "with the doctor, or when torch tells",
+}
 
-    @functools.wraps(original)
+
+@repair(
+    "torch._dynamo.convert_frame:_compile",
+    **_WATCHING,
+    cure="Told: each compilation, what came of it and what it cost.",
+)
+def _compile_hook(stock: Callable[..., Any], *, observer: Observer) -> Callable[..., Any]:
+    signature = inspect.signature(stock)
+
+    @functools.wraps(stock)
     def compile_frame(*args: Any, **kwargs: Any) -> Any:
         try:
             bound = dict(signature.bind(*args, **kwargs).arguments)
         except TypeError as error:
             observer.trouble("a compilation", error)
-            return original(*args, **kwargs)
+            return stock(*args, **kwargs)
         if "skip" in kwargs:
             kwargs["skip"] += 2  # torch leaves out as many frames as it knows of; two more stand here
-        return observer.compilation(original, bound, lambda: original(*args, **kwargs))
+        return observer.compilation(stock, bound, lambda: stock(*args, **kwargs))
 
     return compile_frame
 
 
-def _break_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..., Any]:
-    signature = inspect.signature(original)
+@repair(
+    "torch._dynamo.symbolic_convert:InstructionTranslatorBase.log_graph_break",
+    **_WATCHING,
+    cure="Told: each graph break, with its reason.",
+)
+def _break_hook(stock: Callable[..., Any], *, observer: Observer) -> Callable[..., Any]:
+    signature = inspect.signature(stock)
 
-    @functools.wraps(original)
+    @functools.wraps(stock)
     def log_graph_break(*args: Any, **kwargs: Any) -> Any:
         try:
             bound = signature.bind(*args, **kwargs).arguments
@@ -352,15 +370,18 @@ def _break_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..
                 observer.graph_break(bound.get("reason", ""), error, bound.get("code_options", {}))
         except Exception as error:
             observer.trouble("a graph break", error)
-        return original(*args, **kwargs)
+        return stock(*args, **kwargs)
 
     return log_graph_break
 
 
-def _text_hook(observer: Observer, original: Callable[..., str]) -> Callable[..., str]:
-    @functools.wraps(original)
+@repair(
+    "torch._dynamo.guards:get_verbose_code_part", **_WATCHING, cure="Told: the text of each guard, with its tensor."
+)
+def _text_hook(stock: Callable[..., str], *, observer: Observer) -> Callable[..., str]:
+    @functools.wraps(stock)
     def get_verbose_code_part(code_part: str, guard: Any) -> str:
-        text = original(code_part, guard)
+        text = stock(code_part, guard)
         with contextlib.suppress(Exception):
             observer.guard_text(text, guard)
         return text
@@ -368,10 +389,15 @@ def _text_hook(observer: Observer, original: Callable[..., str]) -> Callable[...
     return get_verbose_code_part
 
 
-def _backend_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
+@repair(
+    "torch._dynamo.output_graph:OutputGraph.call_user_compiler",
+    **_WATCHING,
+    cure="Told: each graph, and the calls of it.",
+)
+def _backend_hook(stock: Callable[..., Any], *, observer: Observer) -> Callable[..., Any]:
+    @functools.wraps(stock)
     def call_user_compiler(self: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
-        compiled = original(self, graph, *args, **kwargs)
+        compiled = stock(self, graph, *args, **kwargs)
         try:
             return observer.counted(graph, compiled)
         except Exception as error:
@@ -381,78 +407,90 @@ def _backend_hook(observer: Observer, original: Callable[..., Any]) -> Callable[
     return call_user_compiler
 
 
-def _context_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
+@repair(
+    "torch._dynamo.eval_frame:_TorchDynamoContext.__call__",
+    **_WATCHING,
+    cure="Told: which function was compiled, and where.",
+)
+def _context_hook(stock: Callable[..., Any], *, observer: Observer) -> Callable[..., Any]:
+    @functools.wraps(stock)
     def call_context(self: Any, fn: Any) -> Any:
         with contextlib.suppress(Exception):
             observer.compiled_by(fn, self)
-        return original(self, fn)
+        return stock(self, fn)
 
     return call_context
 
 
-def _dde_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
+@repair(
+    "torch.fx.experimental.symbolic_shapes:ShapeEnv._make_data_dependent_error",
+    **_WATCHING,
+    cure="Told: each data-dependent error.",
+)
+def _dde_hook(stock: Callable[..., Any], *, observer: Observer) -> Callable[..., Any]:
+    @functools.wraps(stock)
     def make_data_dependent_error(self: Any, *args: Any, **kwargs: Any) -> Any:
         with contextlib.suppress(Exception):
             observer.data_dependent(self)
-        return original(self, *args, **kwargs)
+        return stock(self, *args, **kwargs)
 
     return make_data_dependent_error
 
 
-def _replacement_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
+@repair(
+    "torch.fx.experimental.symbolic_shapes:ShapeEnv._set_replacement",
+    **_WATCHING,
+    cure="Told: sizes that a trace fixes, and the line that does it.",
+)
+def _replacement_hook(stock: Callable[..., Any], *, observer: Observer) -> Callable[..., Any]:
+    @functools.wraps(stock)
     def set_replacement(self: Any, symbol: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
         with contextlib.suppress(Exception):
             observer.replaced(self, symbol, value)
-        return original(self, symbol, value, *args, **kwargs)
+        return stock(self, symbol, value, *args, **kwargs)
 
     return set_replacement
 
 
-def _stance_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
+@repair("torch._dynamo.eval_frame:_callback_from_stance", **_WATCHING, cure="Told: calls that are not compiled.")
+def _stance_hook(stock: Callable[..., Any], *, observer: Observer) -> Callable[..., Any]:
+    @functools.wraps(stock)
     def callback_from_stance(*args: Any, **kwargs: Any) -> Any:
         with contextlib.suppress(Exception):
             observer.called(sys._getframe(1))
-        return original(*args, **kwargs)
+        return stock(*args, **kwargs)
 
     return callback_from_stance
 
 
-def _files_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..., Any]:
+@repair(
+    "torch.fx.experimental.symbolic_shapes:uninteresting_files",
+    **_WATCHING,
+    cure="Told: which of torch's lines asked, and none of these.",
+)
+def _files_hook(stock: Callable[..., Any], *, observer: Observer) -> Callable[..., Any]:
     """Torch says which of its lines asked, leaving out those that are of no interest; lines in here are of none."""
 
-    @functools.wraps(original)
+    @functools.wraps(stock)
     def uninteresting_files() -> Any:
-        return original() | {__file__}
+        return stock() | {__file__}
 
     return uninteresting_files
 
 
-def _output_hook(observer: Observer, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
+@repair(
+    "torch._inductor.output_code:CompiledFxGraph.post_compile",
+    **_WATCHING,
+    cure="Told: the code that Inductor generates.",
+)
+def _output_hook(stock: Callable[..., Any], *, observer: Observer) -> Callable[..., Any]:
+    @functools.wraps(stock)
     def post_compile(self: Any, *args: Any, **kwargs: Any) -> Any:
         with contextlib.suppress(Exception):
             observer.code("output", lambda: self.source_code)
-        return original(self, *args, **kwargs)
+        return stock(self, *args, **kwargs)
 
     return post_compile
-
-
-_HOOKS: tuple[tuple[Any, str, Callable[[Observer, Any], Any]], ...] = (
-    (convert_frame, "_compile", _compile_hook),
-    (symbolic_convert.InstructionTranslatorBase, "log_graph_break", _break_hook),
-    (dynamo_guards, "get_verbose_code_part", _text_hook),
-    (output_graph.OutputGraph, "call_user_compiler", _backend_hook),
-    (eval_frame._TorchDynamoContext, "__call__", _context_hook),
-    (symbolic_shapes.ShapeEnv, "_make_data_dependent_error", _dde_hook),
-    (symbolic_shapes.ShapeEnv, "_set_replacement", _replacement_hook),
-    (symbolic_shapes, "uninteresting_files", _files_hook),
-    (eval_frame, "_callback_from_stance", _stance_hook),
-    (output_code.CompiledFxGraph, "post_compile", _output_hook),
-)
 
 
 def _failure(error: BaseException) -> tuple[str, str]:

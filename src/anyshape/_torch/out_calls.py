@@ -17,7 +17,6 @@ import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
-from unittest import mock
 
 import sympy
 import torch
@@ -31,26 +30,35 @@ from torch._subclasses.fake_tensor import DynamicOutputShapeException, Unsupport
 from torch.utils import _pytree as pytree
 
 from anyshape._torch import concrete
+from anyshape._torch.repairs import repair
 from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape.ops import out as rules
 
 _TOGETHER = ("max", "min", "aminmax")  # one kernel of a GPU writes to both buffers, at the same places
 
 
-@contextlib.contextmanager
-def patches(abandon: type[BaseException]) -> Iterator[None]:
+@repair(
+    "torch._dynamo.variables.torch:TorchInGraphFunctionVariable.call_function",
+    scope="capture",
+    phase="capture",
+    broken="2.11-2.15",
+    upstream="#135859",
+    symptom="A call with `out=` pins every size, or fails.",
+    cause="variables/torch.py propagates the out= overload itself, whose C++ meta kernels pin sizes.",
+    cure="A call is its functional form, a requirement of the shape, and a copy into the buffer.",
+    goes="when Dynamo captures that by itself",
+)
+def call_function(stock: Any, *, abandon: type[BaseException]) -> Any:
     """Capture out= calls; `abandon` is raised where a call has to run eagerly as a whole."""
-    inner = TorchInGraphFunctionVariable.call_function
 
-    def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def call(self: Any, tx: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         env = getattr(tx.output, "shape_env", None)
         if not isinstance(env, FreeShapeEnv):
-            return inner(self, tx, args, kwargs)
-        call = _OutCall.find(self, tx, args, kwargs, abandon)
-        return inner(self, tx, args, kwargs) if call is None else call.capture()
+            return stock(self, tx, args, kwargs)
+        found = _OutCall.find(self, tx, args, kwargs, abandon)
+        return stock(self, tx, args, kwargs) if found is None else found.capture()
 
-    with mock.patch.object(TorchInGraphFunctionVariable, "call_function", call_function):
-        yield
+    return call
 
 
 class _OutCall:

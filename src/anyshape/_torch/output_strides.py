@@ -15,7 +15,6 @@ import contextlib
 import contextvars
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-from unittest import mock
 
 import torch
 import torch._inductor.graph as inductor_graph
@@ -30,6 +29,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from anyshape import _version
 from anyshape._torch import concrete
+from anyshape._torch.repairs import repair
 from anyshape._torch.shape_env import FreeShapeEnv
 
 Layout = tuple[Sequence[Any], Sequence[Any]]  # sizes and strides
@@ -69,6 +69,16 @@ def kept(layouts: Layouts, number: Callable[[Any], Any] = lambda n: n) -> Iterat
         _captured.reset(token)
 
 
+@repair(
+    "torch._inductor.graph:get_user_visible_output_strides",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.15",
+    symptom="`roll` and `hstack([x, x])` of a channels-last image come out contiguous.",
+    cause="graph.py:get_user_visible_output_strides has the strides of decompositions, not of the calls.",
+    cure="Outputs with memory of their own get the strides with which they were captured.",
+    goes="when decompositions keep the strides of the calls that they stand for",
+)
 def _visible(graph: Any) -> dict[Any, Any]:
     """As torch's, with the captured strides for outputs that have memory of their own."""
     made = dict(_stock(graph))
@@ -126,6 +136,16 @@ def _may_see_strides(node: torch.fx.Node) -> bool:
     return torch.Tag.pointwise not in getattr(node.target, "tags", ())
 
 
+@repair(
+    "torch._inductor.graph:GraphLowering.run_node",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.15",
+    symptom="Views of one result have other strides than in eager, and do not share memory.",
+    cause="ir.py lays out as it likes what is no output itself, and what has strides out of the data.",
+    cure="What outputs are views of is laid out as it was captured.",
+    goes="when Inductor keeps the layout of what outputs are views of",
+)
 def _run_node(self: Any, node: torch.fx.Node) -> Any:
     result = _stock_run_node(self, node)
     strides = node.meta.get(_LAID_OUT)
@@ -141,6 +161,16 @@ _stock_order = ir.ExternKernel.require_stride_order.__func__  # type: ignore[att
 _stock_stride_order = ir.get_stride_order
 
 
+@repair(
+    "torch._inductor.ir:get_stride_order",
+    scope="compile",
+    phase="lowering",
+    kind="meaning",
+    symptom="Programs split by the order of an output's strides where nothing has to be done for it.",
+    cause="graph.py:run_node asks for the order before it knows whether the output lies in it.",
+    cure="The order of an output's strides is asked for off the record.",
+    goes="when the order is asked for where something is laid out by it",
+)
 def _stride_order(strides: Any, *rest: Any) -> Any:
     """The order of an output's strides is asked for before it is known whether anything has to be done for it."""
     if not isinstance(V.graph, inductor_graph.GraphLowering):  # `torch.cond` asks too, while it is traced
@@ -152,7 +182,21 @@ def _stride_order(strides: Any, *rest: Any) -> Any:
     return _stock_stride_order(strides, *rest)
 
 
-def _require_stride_order(cls: Any, x: Any, order: Any, allow_padding: bool = False) -> Any:
+@repair(
+    "torch._inductor.ir:ExternKernel.require_stride_order",
+    scope="compile",
+    phase="lowering",
+    broken="2.13",
+    symptom="`x.sin()[:, ::2]` is a copy of its own, and no view of the sine that is returned too.",
+    cause="ir.py:ExternKernel.require_stride_order copies what cannot be proved to lie in an order.",
+    cure="What has the strides of the output is left as it lies.",
+    goes="when equal strides need no proof of their order",
+)
+def _require_stride_order(stock: Any) -> Any:
+    return classmethod(_in_order)
+
+
+def _in_order(cls: Any, x: Any, order: Any, allow_padding: bool = False) -> Any:
     """What has the strides of the output lies in their order, which cannot be proved where a size may be 0 or 1."""
     wanted = V.graph.user_visible_output_strides.get(V.graph.current_node)
     is_free = wanted is not None and isinstance(V.graph.sizevars.shape_env, FreeShapeEnv)
@@ -162,14 +206,3 @@ def _require_stride_order(cls: Any, x: Any, order: Any, allow_padding: bool = Fa
             return x
         order = _stock_stride_order(wanted)  # for the record: code is made for this order
     return _stock_order(cls, x, order, allow_padding=allow_padding)
-
-
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    with (
-        mock.patch.object(ir, "get_stride_order", _stride_order),
-        mock.patch.object(ir.ExternKernel, "require_stride_order", classmethod(_require_stride_order)),
-        mock.patch.object(inductor_graph, "get_user_visible_output_strides", _visible),
-        mock.patch.object(inductor_graph.GraphLowering, "run_node", _run_node),
-    ):
-        yield

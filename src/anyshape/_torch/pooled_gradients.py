@@ -6,29 +6,39 @@ elements of a whole one (torch 2.11 to 2.15). There eager's kernel is called.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import torch
 import torch._inductor.lowering as inductor_lowering
 
-_NAMES = ("avg_pool2d_backward", "avg_pool3d_backward")
+from anyshape._torch.repairs import repair
+
+_FALLBACKS = {
+    torch.ops.aten.avg_pool2d_backward: "fallback_avg_pool2d_backward",
+    torch.ops.aten.avg_pool3d_backward: "fallback_avg_pool3d_backward",
+}
 
 
-def _whole_windows(stock: Callable[..., Any], kernel: Callable[..., Any]) -> Callable[..., Any]:
+@repair(
+    "torch._inductor.lowering:lowerings[aten.avg_pool2d_backward]",
+    "torch._inductor.lowering:lowerings[aten.avg_pool2d_backward.default]",
+    "torch._inductor.lowering:lowerings[aten.avg_pool3d_backward]",
+    "torch._inductor.lowering:lowerings[aten.avg_pool3d_backward.default]",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.15",
+    symptom="The gradient of an average over windows with `ceil_mode` is too small at the edge.",
+    cause="lowering.py:avg_pool2d_backward divides by the elements of a whole window where the last one is cut off.",
+    cure="With `ceil_mode` eager's kernel is called.",
+    goes="when the lowering counts the elements that a window has",
+    absent="skip",
+)
+def avg_pool_backward(stock: Any, op: Any) -> Any:
+    kernel = getattr(inductor_lowering, _FALLBACKS[getattr(op, "overloadpacket", op)], None)
+    if kernel is None:
+        return stock
+
     def lower(grad: Any, x: Any, size: Any, stride: Any, padding: Any, ceil_mode: bool, *args: Any) -> Any:
         return (kernel if ceil_mode else stock)(grad, x, size, stride, padding, ceil_mode, *args)
 
     return lower
-
-
-def patches() -> contextlib.AbstractContextManager[Any]:
-    known = inductor_lowering.lowerings
-    changed: dict[Any, Any] = {}
-    for name in _NAMES:
-        kernel, op = getattr(inductor_lowering, f"fallback_{name}", None), getattr(torch.ops.aten, name)
-        if kernel is not None:
-            changed |= {key: _whole_windows(known[key], kernel) for key in (op, op.default) if key in known}
-    return mock.patch.dict(known, changed)

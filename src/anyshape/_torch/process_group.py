@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-import torch._dynamo.config as dynamo_config
 import torch.distributed as dist
+
+from anyshape._torch import repairs
+from anyshape._torch.repairs import repair
 
 
 def has_store() -> bool:
@@ -28,23 +30,31 @@ def store(prefix: str, *, seconds: float) -> Any:
     return dist.PrefixStore(prefix, found)
 
 
-def world_size() -> int:
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
 def rank() -> int:
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
 @contextlib.contextmanager
 def for_a_file() -> Iterator[None]:
-    """How a call is captured that is to be saved.
-
-    Inside DDP's forward torch would split graphs at its buckets, and convert frames by a way of its own. And its code
-    would call torch's timers, whose module takes a process that only serves a second to import.
-    """
-    with dynamo_config.patch(optimize_ddp=False, record_runtime_overhead=False):
+    """How a call is captured that is to be saved."""
+    with repairs.entered("file"):
         yield
+
+
+@repair(
+    "torch._dynamo.config:optimize_ddp",
+    "torch._dynamo.config:record_runtime_overhead",
+    scope="file",
+    phase="capture",
+    kind="meaning",
+    symptom="Graphs of DDP modules are split at its buckets; saved code imports torch's timers, which takes a second.",
+    cause="convert_frame.py has a way of its own for DDP, and writes calls of timers into frames.",
+    cure="Both are off for what is to be saved.",
+    goes="never: it is about code for another process",
+    over=("capture.settings",),
+)
+def settings() -> dict[str, Any]:
+    return {"optimize_ddp": False, "record_runtime_overhead": False}
 
 
 def inner_of(module: Any) -> Any:

@@ -6,15 +6,34 @@ program for each. It is written here as the sums that eager computes.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch._C import DispatchKey
 
+from anyshape._torch.repairs import Place, repair
+
 _OP = torch.ops.aten.cumprod_backward.default
+_KEY = DispatchKey.CompositeImplicitAutograd
 
 
+def _kernels() -> tuple[Any, Any]:
+    return _OP.py_kernels, _KEY
+
+
+@repair(
+    Place("torch.ops.aten.cumprod_backward.default:py_kernels[CompositeImplicitAutograd]", _kernels),
+    scope="capture",
+    phase="AOT",
+    broken="2.11-2.15",
+    symptom="A program for each length of a running product that is differentiated.",
+    cause="FunctionsManual.cpp:cumprod_backward loops over a size when it is traced.",
+    cure="It is written as the sums that eager computes.",
+    goes="when cumprod_backward has a formula for symbolic sizes",
+    adds=True,
+    needed=lambda: _KEY not in _OP.py_kernels,
+    then=_OP._dispatch_cache.clear,
+)
 def _cumprod_backward(grad: torch.Tensor, input: torch.Tensor, dim: int, output: torch.Tensor) -> torch.Tensor:
     if input.dim() == 0:
         return grad
@@ -27,19 +46,3 @@ def _cumprod_backward(grad: torch.Tensor, input: torch.Tensor, dim: int, output:
     without = input.masked_fill(first, 1).cumprod(dim).conj()
     there = (grad * without).masked_fill(zeros != 1, 0).sum(dim, keepdim=True)
     return torch.where(before, after / input.masked_fill(~before, 1).conj(), there.masked_fill(~first, 0))
-
-
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """While a capture runs, under Dynamo's compile lock."""
-    key = DispatchKey.CompositeImplicitAutograd
-    if key in _OP.py_kernels:  # torch has one of its own
-        yield
-        return
-    _OP.py_kernels[key] = _cumprod_backward
-    _OP._dispatch_cache.clear()
-    try:
-        yield
-    finally:
-        del _OP.py_kernels[key]
-        _OP._dispatch_cache.clear()

@@ -6,18 +6,27 @@ Owns one repair: of `range(0, n, 128)` Dynamo takes the very `n` for a number, w
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 from torch._dynamo.variables import ConstantVariable
 from torch._dynamo.variables.builtin import BuiltinVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 
+from anyshape._torch.repairs import repair
+
 _stock_range = BuiltinVariable.call_range
 
 
+@repair(
+    "torch._dynamo.variables.builtin:BuiltinVariable.call_range",
+    scope="capture",
+    phase="capture",
+    broken="2.11-2.15",
+    symptom="A program for each size of `range(0, n, 128)`.",
+    cause="variables/builtin.py:BuiltinVariable.call_range takes n for a number.",
+    cure="How many elements there are is all that is asked.",
+    goes="when call_range asks for the length of the range",
+)
 def _range(self: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 3 and isinstance(args[1], SymNodeVariable) and all(map(_is_int, (args[0], args[2]))):
         start, step = args[0].value, args[2].value
@@ -29,9 +38,3 @@ def _range(self: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _is_int(value: Any) -> bool:
     return isinstance(value, ConstantVariable) and type(value.value) is int
-
-
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    with mock.patch.object(BuiltinVariable, "call_range", _range):
-        yield

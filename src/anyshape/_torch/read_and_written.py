@@ -16,24 +16,21 @@ views that are still to be computed: they would read what was put there. And a c
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import torch
-import torch._inductor.fx_passes.post_grad as post_grad
-import torch._inductor.fx_passes.reinplace as reinplace
 import torch._inductor.lowering as inductor_lowering
 from torch._inductor import ir
 from torch._inductor.fx_utils import get_node_storage
 from torch._inductor.virtualized import V
 from torch.utils import _pytree as pytree
 
+from anyshape._torch.repairs import repair
+
 aten = torch.ops.aten
-_WRITES = ("index_put", "_unsafe_index_put")
 
 
 def _is_read_too(node: torch.fx.Node) -> bool:
@@ -51,11 +48,37 @@ def _is_written_over(node: torch.fx.Node) -> bool:
     return any(copy.args[1] is not node for copy in copies) and get_node_storage(node) in given_back
 
 
-def _unless_read(stock: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda node: not _is_read_too(node) and not _is_written_over(node) and stock(node)
+@repair(
+    "torch._inductor.fx_passes.reinplace:inplaceable_ops[aten.index_put.default]",
+    "torch._inductor.fx_passes.reinplace:inplaceable_ops[aten._unsafe_index_put.default]",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.15",
+    symptom="`y.index_copy(0, i, y)` reads what it has just written.",
+    cause="fx_passes/reinplace.py does not ask whose memory the values and the results are.",
+    cure="Such a call keeps its copy.",
+    goes="when reinplace.py compares the memory of all arguments and results",
+    absent="skip",
+)
+def index_put(stock: Any) -> Any:
+    check = stock.extra_check
+    unread = lambda node: not _is_read_too(node) and not _is_written_over(node) and check(node)
+    return dataclasses.replace(stock, extra_check=unread)
 
 
-def _copy(stock: Callable[..., Any], clone: Callable[..., Any]) -> Callable[..., Any]:
+@repair(
+    "torch._inductor.lowering:lowerings[aten.copy_.default]",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.15",
+    symptom="`y[1:] = y[:-1].clone()` reads what it writes.",
+    cause="lowering.py:copy_ computes what it stores first, but not where that is a view.",
+    cure="What is read of the memory that is written is computed, and copied, before.",
+    goes="when copy_ realizes views of its target",
+)
+def copy(stock: Callable[..., Any]) -> Callable[..., Any]:
+    clone = inductor_lowering.lowerings[aten.clone.default]
+
     def copy_(dst: Any, src: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(src, ir.TensorBox) and isinstance(src.data, ir.BaseView):
             if isinstance(dst.data, ir.BaseView):
@@ -71,6 +94,16 @@ def _copy(stock: Callable[..., Any], clone: Callable[..., Any]) -> Callable[...,
     return copy_
 
 
+@repair(
+    "torch._inductor.lowering:mutate_to",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.15",
+    symptom="`z = y.index_copy(0, i, v)`, then `z[z > 0] = 1`: the ones are written first.",
+    cause="lowering.py:mutate_to puts what is written whole in the place of what was there, to which writes wait.",
+    cure="It is written there after them; so it is where what was there is read by name (2.11 and 2.13).",
+    goes="when mutate_to looks at mutated_buffers",
+)
 def _mutate_to(stock: Callable[..., Any]) -> Callable[..., Any]:
     looks = "share_value" in inspect.signature(stock).parameters
 
@@ -92,6 +125,16 @@ def _is_empty(buffer: Any) -> bool:
     return isinstance(buffer, ir.ComputedBuffer) and buffer.is_no_op()
 
 
+@repair(
+    "torch._inductor.fx_passes.post_grad:same_meta",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.13",
+    symptom="A copy of what an input was is what was written to it later.",
+    cause="fx_passes/post_grad.py:remove_noop_ops leaves out a copy of a copy of an input that is written to.",
+    cure="It stays.",
+    goes="with torch 2.13",
+)
 def _same_meta(stock: Callable[..., bool]) -> Callable[..., bool]:
     """Whether a call may be left out for what it is given: not a copy of memory that is written to."""
 
@@ -103,19 +146,3 @@ def _same_meta(stock: Callable[..., bool]) -> Callable[..., bool]:
         return stock(node, source)
 
     return same_meta
-
-
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    known, lowerings = reinplace.inplaceable_ops, inductor_lowering.lowerings
-    calls = [op for name in _WRITES if (op := getattr(aten, name).default) in known]
-    checked = {op: dataclasses.replace(known[op], extra_check=_unless_read(known[op].extra_check)) for op in calls}
-    copy_ = _copy(lowerings[aten.copy_.default], lowerings[aten.clone.default])
-    mutate_to = _mutate_to(inductor_lowering.mutate_to)
-    with (
-        mock.patch.dict(known, checked),
-        mock.patch.dict(lowerings, {aten.copy_.default: copy_}),
-        mock.patch.object(inductor_lowering, "mutate_to", mutate_to),
-        mock.patch.object(post_grad, "same_meta", _same_meta(post_grad.same_meta)),
-    ):
-        yield

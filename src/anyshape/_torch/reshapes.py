@@ -10,9 +10,7 @@ other sizes whatever was asked.
 from __future__ import annotations
 
 import collections
-import contextlib
 import sys
-from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
@@ -21,11 +19,23 @@ import torch._refs as refs
 from torch._prims_common import is_contiguous_or_false, make_contiguous_strides_for
 
 from anyshape._torch import concrete
+from anyshape._torch.repairs import repair
 from anyshape._torch.shape_env import FreeShapeEnv
 
 _stock_core_alg = getattr(refs, "_reshape_view_helper_core_alg", None)
 
 
+@repair(
+    "torch._refs:_reshape_view_helper_core_alg",
+    scope="capture",
+    phase="fake run",
+    broken="2.11-2.15",
+    symptom="`x.reshape(x.shape[::-1])` has a predicate for every pair of sizes, and a program where some are equal.",
+    cause="_refs/__init__.py:_reshape_view_helper_core_alg tries which sizes are equal and which divide which.",
+    cure="The view of a contiguous tensor is contiguous; else nothing but strides is found.",
+    goes="when the view of a contiguous tensor is not searched for",
+    absent="skip",
+)
 def _core_alg(a: Any, shape: Any, allow_copy: bool) -> Any:
     assert _stock_core_alg is not None
     before, after = ([concrete.number_expr(n) for n in sizes] for sizes in (a.shape, shape))
@@ -37,13 +47,3 @@ def _core_alg(a: Any, shape: Any, allow_copy: bool) -> Any:
         return _stock_core_alg(a, shape, allow_copy)
     with mock.patch.object(env.recording, "finding_strides", True):
         return _stock_core_alg(a, shape, allow_copy)
-
-
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """While a capture runs."""
-    if _stock_core_alg is None:  # without it there are more predicates, and all is right
-        yield
-        return
-    with mock.patch.object(refs, "_reshape_view_helper_core_alg", _core_alg):
-        yield

@@ -6,22 +6,20 @@ told in `anyshape.ops`.
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
+import functools
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from unittest import mock
 
 import torch
 from torch._dynamo.variables.builder import SourcelessBuilder
 from torch._dynamo.variables.constant import ConstantVariable
-from torch._dynamo.variables.functions import SkipFunctionVariable, UserFunctionVariable
 from torch._dynamo.variables.lazy import LazyVariableTracker
 from torch._dynamo.variables.lists import BaseListVariable
 from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
-from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
-from torch._dynamo.variables.user_defined import UserDefinedClassVariable
 
+from anyshape._torch.repairs import repair
 from anyshape._torch.shape_env import FreeShapeEnv
 
 
@@ -50,59 +48,110 @@ def is_given_a_float(args: Any) -> bool:
     return any(isinstance(value, SymNodeVariable) and value.python_type() is float for value in given)
 
 
-@contextlib.contextmanager
-def patches(rules: dict[Any, Any], *, when: Callable[[Any], bool] = lambda args: True) -> Iterator[None]:
-    """Calls of the functions in `rules`, and of the tensor methods of the same name, are traced as their rule.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Table:
+    """Rules by what they stand for. `when` is asked about the arguments of a call; where not, it is traced as ever."""
 
-    `when` is asked about the arguments of a call; where it says no, the call is traced as ever.
-    """
-    codes = {rule.__code__ for rule in rules.values()}
-    functions = dict(rules)
-    methods = {
-        name: rule
-        for f, rule in rules.items()
-        if getattr(torch, name := str(getattr(f, "__name__", "")), None) is f and hasattr(torch.Tensor, name)
-    }
-    call_method = TensorVariable.call_method
+    functions: Mapping[Any, Any]
+    when: Callable[[Any], bool] = lambda args: True
 
-    def inside_a_rule(tx: Any) -> bool:
-        return getattr(tx, "f_code", None) in codes
+    @functools.cached_property
+    def codes(self) -> set[types.CodeType]:
+        return {rule.__code__ for rule in self.functions.values()}
 
-    def by_rule(kind: type) -> Callable[..., Any]:
-        call_function = kind.call_function  # type: ignore[attr-defined]
+    @functools.cached_property
+    def methods(self) -> dict[str, Any]:
+        """Of the tensor methods of the same name."""
+        return {
+            name: rule
+            for f, rule in self.functions.items()
+            if getattr(torch, name := str(getattr(f, "__name__", "")), None) is f and hasattr(torch.Tensor, name)
+        }
 
-        def call(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-            if isinstance(self.value, types.BuiltinFunctionType):
-                args, kwargs = _plain_truths(tx, args, kwargs)
-            rule = functions.get(self.value) if _hashable(self.value) else None
-            if rule is None or "out" in kwargs or inside_a_rule(tx) or not when([*args, *kwargs.values()]):
-                return call_function(self, tx, args, kwargs)
-            return SourcelessBuilder.create(tx, rule).call_function(tx, list(args), dict(kwargs))
+    def holds(self, rule: Any, tx: Any, args: Any) -> bool:
+        """Not inside a rule: what that calls is traced as ever."""
+        return rule is not None and getattr(tx, "f_code", None) not in self.codes and self.when(args)
 
-        return call
 
-    call_python = UserFunctionVariable.call_function
+_ABOUT: Any = {
+    "phase": "capture",
+    "kind": "meaning",
+    "symptom": "A call is answered for one size at a time, or not at all.",
+    "cause": "Dynamo traces calls of torch by what they do for the sizes at hand.",
+    "cure": "A function that has a rule is traced as the rule's own Python.",
+    "goes": "with the rules, which `anyshape.ops` tells of one by one",
+}
 
-    def by_rule_for_python(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        """A function of torch's that is written in Python, and would be traced through."""
-        rule = functions.get(self.fn) if type(self.fn) is types.FunctionType else None
-        if rule is None or inside_a_rule(tx) or not when([*args, *kwargs.values()]):
-            return call_python(self, tx, args, kwargs)
+
+@repair(
+    "torch._dynamo.variables.torch:TorchInGraphFunctionVariable.call_function",
+    "torch._dynamo.variables.functions:SkipFunctionVariable.call_function",
+    "torch._dynamo.variables.user_defined:UserDefinedClassVariable.call_function",
+    scope="capture",
+    over=("afterwards.function",),
+    **_ABOUT,
+)
+def by_rule(stock: Any, *, rules: Sequence[Table]) -> Any:
+    for table in rules:
+        stock = _function_by(table, stock)
+    return stock
+
+
+def _function_by(table: Table, stock: Any) -> Any:
+    def call(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        if isinstance(self.value, types.BuiltinFunctionType):
+            args, kwargs = _plain_truths(tx, args, kwargs)
+        rule = table.functions.get(self.value) if _hashable(self.value) else None
+        if "out" in kwargs or not table.holds(rule, tx, [*args, *kwargs.values()]):
+            return stock(self, tx, args, kwargs)
         return SourcelessBuilder.create(tx, rule).call_function(tx, list(args), dict(kwargs))
 
-    def by_rule_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+    return call
+
+
+@repair(
+    "torch._dynamo.variables.functions:UserFunctionVariable.call_function",
+    scope="capture",
+    **_ABOUT,
+)
+def python_by_rule(stock: Any, *, rules: Sequence[Table]) -> Any:
+    """A function of torch's that is written in Python, and would be traced through."""
+    for table in rules:
+        stock = _python_by(table, stock)
+    return stock
+
+
+def _python_by(table: Table, stock: Any) -> Any:
+    def call(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        rule = table.functions.get(self.fn) if type(self.fn) is types.FunctionType else None
+        if not table.holds(rule, tx, [*args, *kwargs.values()]):
+            return stock(self, tx, args, kwargs)
+        return SourcelessBuilder.create(tx, rule).call_function(tx, list(args), dict(kwargs))
+
+    return call
+
+
+@repair(
+    "torch._dynamo.variables.tensor:TensorVariable.call_method",
+    scope="capture",
+    over=("steps.call_method",),
+    **_ABOUT,
+)
+def method_by_rule(stock: Any, *, rules: Sequence[Table]) -> Any:
+    for table in rules:
+        stock = _method_by(table, stock)
+    return stock
+
+
+def _method_by(table: Table, stock: Any) -> Any:
+    def call(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         args, kwargs = _plain_truths(tx, args, kwargs)
-        rule = methods.get(name)
-        if rule is None or inside_a_rule(tx) or not when([self, *args, *kwargs.values()]):
-            return call_method(self, tx, name, args, kwargs)
+        rule = table.methods.get(name)
+        if not table.holds(rule, tx, [self, *args, *kwargs.values()]):
+            return stock(self, tx, name, args, kwargs)
         return SourcelessBuilder.create(tx, rule).call_function(tx, [self, *args], dict(kwargs))
 
-    with contextlib.ExitStack() as stack:
-        for kind in (TorchInGraphFunctionVariable, SkipFunctionVariable, UserDefinedClassVariable):
-            stack.enter_context(mock.patch.object(kind, "call_function", by_rule(kind)))
-        stack.enter_context(mock.patch.object(UserFunctionVariable, "call_function", by_rule_for_python))
-        stack.enter_context(mock.patch.object(TensorVariable, "call_method", by_rule_method))
-        yield
+    return call
 
 
 def _plain_truths(tx: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:

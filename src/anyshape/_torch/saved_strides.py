@@ -7,27 +7,33 @@ others the gradient raised. They stay expressions of the sizes.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Sequence
 from typing import Any
-from unittest import mock
 
 import torch
 import torch._functorch._aot_autograd.graph_compile as graph_compile
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, statically_known_true
 
+from anyshape._torch.repairs import repair
 from anyshape._torch.shape_env import FreeShapeEnv
 
-_NAME = "_aot_stage2b_bw_compile"
 _AS_NUMBERS = "evaluate_symexpr"  # gone where strides stay expressions
 
 
-def patches() -> contextlib.AbstractContextManager[Any]:
-    stock = getattr(graph_compile, _NAME, None)
-    if stock is None or not hasattr(ShapeEnv, _AS_NUMBERS):
-        return contextlib.nullcontext()
-
+@repair(
+    "torch._functorch._aot_autograd.graph_compile:_aot_stage2b_bw_compile",
+    scope="compile",
+    phase="AOT",
+    broken="2.11-2.13",
+    symptom="The gradient raises at other sizes than the first: an expected stride is a number.",
+    cause="graph_compile.py:_aot_stage2b_bw_compile has the gradient compiled for strides as numbers.",
+    cure="Strides of what is kept for the gradient stay expressions of the sizes.",
+    goes="with torch 2.13; 2.15 keeps them itself",
+    absent="skip",
+    needed=lambda: hasattr(ShapeEnv, _AS_NUMBERS),
+)
+def compile_backward(stock: Any) -> Any:
     def compile_gradient(
         graph: Any, subclasses: Any, told: Any, strides: list[Any] | None, symints: int, *rest: Any
     ) -> Any:
@@ -42,7 +48,7 @@ def patches() -> contextlib.AbstractContextManager[Any]:
         ]
         return stock(graph, subclasses, told, left, symints, *rest)
 
-    return mock.patch.object(graph_compile, _NAME, compile_gradient)
+    return compile_gradient
 
 
 def _lay_out(node: Any, strides: Sequence[Any] | None) -> bool:

@@ -13,14 +13,13 @@ import functools
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest import mock
 
 import sympy
 import torch
-import torch._functorch._aot_autograd.graph_compile as graph_compile
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from anyshape._torch import concrete
+from anyshape._torch.repairs import repair
 from anyshape._torch.shape_env import FreeShapeEnv
 
 _aten = torch.ops.aten
@@ -374,14 +373,18 @@ def _unread(graph: Any, env: FreeShapeEnv) -> set[Any]:
     return {s for s in floats - read - env.replacements.keys() if env.recording.owns(s)}
 
 
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """For what is compiled."""
-    stock: Any = getattr(graph_compile, "tensorify_python_scalars", None)
-    if stock is None:
-        yield
-        return
-
+@repair(
+    "torch._functorch._aot_autograd.graph_compile:tensorify_python_scalars",
+    scope="compile",
+    phase="AOT",
+    broken="2.11-2.15",
+    symptom="A float argument that a kernel takes as a number (`clamp`, `leaky_relu`) is a program for each value.",
+    cause="fx/passes/_tensorify_python_scalars.py makes tensors of the floats of sums, products and comparisons alone.",
+    cure="Such a call is made of those that take a tensor, before torch's own pass.",
+    goes="when kernels take symbolic floats",
+    absent="skip",
+)
+def tensorify_python_scalars(stock: Any) -> Any:
     def tensorify(module: Any, env: Any, fake_mode: Any) -> None:
         if not isinstance(env, FreeShapeEnv):
             stock(module, env, fake_mode)
@@ -393,5 +396,4 @@ def patches() -> Iterator[None]:
         finally:
             env.backed_var_to_val.update(unread)
 
-    with mock.patch.object(graph_compile, "tensorify_python_scalars", tensorify):
-        yield
+    return tensorify

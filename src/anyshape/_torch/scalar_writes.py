@@ -7,25 +7,25 @@ constant, all calls are dropped that give it and whose results nobody reads (`re
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
-from torch._dynamo.output_graph import OutputGraph
+from anyshape._torch.repairs import repair
 
-_NAME = "remove_tensorify_specialized_graphargs"
 _VALUE = "example_value"
 
 
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """For a capture."""
-    stock = getattr(OutputGraph, _NAME, None)
-    if stock is None:
-        yield
-        return
-
+@repair(
+    "torch._dynamo.output_graph:OutputGraph.remove_tensorify_specialized_graphargs",
+    scope="capture",
+    phase="capture",
+    broken="2.11-2.15",
+    symptom="`x.mul_(2)` of a 0-dim float64 tensor is dropped.",
+    cause="output_graph.py:remove_tensorify_specialized_graphargs drops calls that nobody reads.",
+    cure="Only inputs are dropped.",
+    goes="when it looks at placeholders alone",
+    absent="skip",
+)
+def remove_specialized(stock: Any) -> Any:
     def only_inputs(self: Any) -> None:
         calls = [node for node in self.graph.nodes if node.op != "placeholder" and _VALUE in node.meta]
         values = [node.meta.pop(_VALUE) for node in calls]
@@ -35,5 +35,4 @@ def patches() -> Iterator[None]:
             for node, value in zip(calls, values, strict=True):
                 node.meta[_VALUE] = value
 
-    with mock.patch.object(OutputGraph, _NAME, only_inputs):
-        yield
+    return only_inputs

@@ -11,16 +11,16 @@ afterwards is lost.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import torch
 import torch._dynamo.variables.dicts as dicts
 import torch.utils._pytree as pytree
 from torch._higher_order_ops.associative_scan import generic_associative_scan as _recursive
 from torch._higher_order_ops.while_loop import while_loop
+
+from anyshape._torch.repairs import repair
 
 
 def generic_associative_scan(operator: Any, leaves: Any, dim: int = 0, additional_inputs: Any = ()) -> Any:
@@ -58,15 +58,27 @@ def _remember_graph(self: Any, side_effects: Any) -> None:
     self._output_graph = side_effects.output_graph_weakref
 
 
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """The attributes of an object are those that are known now."""
+def _is_stale() -> bool:
+    """It came after 2.11, and is right in 2.15."""
     proxy = getattr(dicts, "SideEffectsProxyDict", None)
-    if proxy is None or hasattr(proxy, "side_effects"):  # it came after 2.11, and is right in 2.15
-        yield
-        return
-    with mock.patch.object(proxy, "side_effects", property(_written_to, _remember_graph), create=True):
-        yield
+    return proxy is not None and not hasattr(proxy, "side_effects")
+
+
+@repair(
+    "torch._dynamo.variables.dicts:SideEffectsProxyDict.side_effects",
+    scope="capture",
+    phase="capture",
+    broken="2.13",
+    symptom="What is written to an attribute after a loop in a graph is lost.",
+    cause="variables/dicts.py:SideEffectsProxyDict goes on with the side effects from before the loop was traced.",
+    cure="The attributes of an object are those that are known now.",
+    goes="with torch 2.13",
+    absent="skip",
+    adds=True,
+    needed=_is_stale,
+)
+def side_effects(stock: Any) -> Any:
+    return property(_written_to, _remember_graph)
 
 
 def rules() -> dict[Any, Callable[..., Any]]:

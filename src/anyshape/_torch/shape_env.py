@@ -22,7 +22,6 @@ import torch
 from torch._dynamo.source import TensorProperty, TensorPropertySource
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx.experimental.symbolic_shapes import (
-    SYMPY_INTERP,
     DimDynamic,
     ShapeEnv,
     ShapeGuard,
@@ -33,9 +32,10 @@ from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from anyshape._torch import formulas, marks
+from anyshape._torch import formulas, marks, repairs
 from anyshape._torch.caught import errors_are_caught
 from anyshape._torch.possible_sizes import PossibleSizes
+from anyshape._torch.repairs import repair
 from anyshape.answers import InputRecord
 from anyshape.declaration import Dim
 from anyshape.declaration.policy import TensorPolicy
@@ -52,10 +52,6 @@ _EXPRESSIBLE = ValueRanges(sympy.Integer(-(1 << 53)), sympy.Integer(1 << 53))
 _FROM_ZERO = ValueRanges(sympy.Integer(0), int_oo)
 _TWO_OR_MORE = sympy.Symbol("_two_or_more", integer=True, positive=True) + 1
 # What the text of an expression calls: Python's own would ask which is the less.
-_WITHOUT_QUESTIONS = {
-    "min": lambda *numbers: functools.reduce(torch.sym_min, numbers),
-    "max": lambda *numbers: functools.reduce(torch.sym_max, numbers),
-}
 _BOUNDS = (sympy.Ne, sympy.Gt, sympy.Ge, sympy.Lt, sympy.Le)
 _MOST_CASES = 5  # symbols in a question worth a case distinction
 
@@ -269,7 +265,7 @@ class FreeShapeEnv(ShapeEnv):
 
     def evaluate_guards_expression(self, code: str, args: Sequence[object]) -> bool:
         """Inductor's cache asks whether an entry made under these facts may be used: if so, they are relied on."""
-        with self.recording.relying(), mock.patch.dict(SYMPY_INTERP, _WITHOUT_QUESTIONS):
+        with self.recording.relying(), repairs.entered("relying"):
             return bool(super().evaluate_guards_expression(code, args))
 
     def replace(self, expr: Any) -> Any:
@@ -455,7 +451,7 @@ class FreeShapeEnv(ShapeEnv):
 
     def evaluate_symexpr(self, code: str) -> Any:
         """What Inductor says of strides stays an expression of the sizes (see `saved_strides`)."""
-        with mock.patch.dict(SYMPY_INTERP, _WITHOUT_QUESTIONS):
+        with repairs.entered("relying"):
             return self.deserialize_symexpr(code)
 
     @contextlib.contextmanager
@@ -612,3 +608,20 @@ def _by_divisors(fact: sympy.Basic) -> list[sympy.Basic]:
         return []
     number, of = fact.lhs.args
     return [sympy.Eq(fact.lhs.func(number, d), 0) for d in sympy.divisors(of)[1:-1]] if of.is_Integer else []
+
+
+@repair(
+    "torch.fx.experimental.symbolic_shapes:SYMPY_INTERP[min]",
+    "torch.fx.experimental.symbolic_shapes:SYMPY_INTERP[max]",
+    scope="relying",
+    phase="lowering",
+    kind="meaning",
+    symptom="An expression of sizes that is read back asks which of two is the lesser.",
+    cause="symbolic_shapes.py:SYMPY_INTERP has no min and max, and Python's compare.",
+    cure="They are sym_min and sym_max.",
+    goes="when SYMPY_INTERP has those",
+    adds=True,
+)
+def without_questions(stock: Any, name: str) -> Any:
+    function = {"min": torch.sym_min, "max": torch.sym_max}[name]
+    return lambda *numbers: functools.reduce(function, numbers)

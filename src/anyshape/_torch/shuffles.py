@@ -7,23 +7,30 @@ it does not match.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import torch
-from torch._inductor.pattern_matcher import PatternMatcherPass
+
+from anyshape._torch.repairs import repair
 
 _INDEX = ("call_function", torch.ops.aten.index.Tensor)
 _NOT_FOUND = "Not all inputs to pattern found"
 
 
-def patches() -> contextlib.AbstractContextManager[Any]:
-    stock = PatternMatcherPass.apply
-
-    def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
+@repair(
+    "torch._inductor.pattern_matcher:PatternMatcherPass.apply",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.13",
+    symptom="`x[torch.randperm(n)]` fails in Inductor: not all inputs to a pattern are found.",
+    cause="fx_passes/misc_patterns.py has a pattern for `x[torch.randperm(n)[:k]]` that matches without the `k`.",
+    cure="What a pattern cannot be applied to it does not match.",
+    goes="with torch 2.13",
+)
+def apply(stock: Any) -> Any:
+    def applied(self: Any, *args: Any, **kwargs: Any) -> Any:
         known = self.patterns.get(_INDEX)
         if known is None:
             return stock(self, *args, **kwargs)
@@ -33,7 +40,7 @@ def patches() -> contextlib.AbstractContextManager[Any]:
         finally:
             self.patterns[_INDEX] = known
 
-    return mock.patch.object(PatternMatcherPass, "apply", apply)
+    return applied
 
 
 def _applies(check: Callable[[Any], bool]) -> Callable[[Any], bool]:

@@ -13,9 +13,21 @@ import torch
 from torch._subclasses import fake_impls
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
+from anyshape._torch.repairs import repair
+
 _stock_index = fake_impls._compute_slice_index
 
 
+@repair(
+    "torch._subclasses.fake_impls:_compute_slice_index",
+    scope="capture",
+    phase="fake run",
+    broken="2.11-2.15",
+    symptom="`x[start:stop]` has a size that nothing is known of.",
+    cause="fake_impls.py:_compute_slice_index makes an unbacked size when it cannot tell where a bound lies.",
+    cure="The bound is clamped as eager clamps it, and only its sign is a question.",
+    goes="when _compute_slice_index clamps symbolic bounds",
+)
 def index(size: Any, bound: Any) -> Any:
     """A slice bound within 0 and `size`."""
     if any(isinstance(n, torch.SymInt) and free_unbacked_symbols(n) for n in (size, bound)):

@@ -10,11 +10,9 @@ import contextlib
 import copy
 import dataclasses
 import statistics
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-from unittest import mock
 
 import sympy
 import torch
@@ -23,7 +21,8 @@ import torch.fx._symbolic_trace as symbolic_trace
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from anyshape._torch import compiling, forms, output_strides
+from anyshape._torch import compiling, forms, output_strides, repairs
+from anyshape._torch.repairs import repair
 from anyshape.keys import key_function
 
 
@@ -148,25 +147,30 @@ def stand_in(mode: FakeTensorMode, value: torch.Tensor, sizes: Sequence[Any], st
     return made.requires_grad_(value.requires_grad)
 
 
-_stock_create_args = symbolic_trace.Tracer.create_args_for_root
-
-
 @contextlib.contextmanager
 def _untold_to_others() -> Iterator[None]:
-    """That a graph is being traced is one flag for all threads (torch 2.11 and 2.13), and compiled calls refuse to run
-    meanwhile. Traces of this thread take it back as soon as they have set it."""
-    if not hasattr(symbolic_trace, "_is_fx_tracing_flag"):
+    """Traces of this thread are none for others."""
+    with repairs.entered("variant"):
         yield
-        return
-    thread = threading.get_ident()
 
+
+@repair(
+    "torch.fx._symbolic_trace:Tracer.create_args_for_root",
+    scope="variant",
+    phase="run time",
+    broken="2.11-2.13",
+    symptom="Compiled calls of other threads refuse to run while a variant is compiled.",
+    cause="fx/_symbolic_trace.py:_is_fx_tracing_flag, that a graph is being traced, is one for all threads.",
+    cure="Traces of this thread take it back as soon as they have set it.",
+    goes="with torch 2.13",
+    needed=lambda: hasattr(symbolic_trace, "_is_fx_tracing_flag"),
+)
+def create_args_for_root(stock: Any) -> Any:
     def create_args(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() == thread:
-            symbolic_trace._is_fx_tracing_flag = False
-        return _stock_create_args(self, *args, **kwargs)
+        symbolic_trace._is_fx_tracing_flag = False
+        return stock(self, *args, **kwargs)
 
-    with mock.patch.object(symbolic_trace.Tracer, "create_args_for_root", create_args):
-        yield
+    return create_args
 
 
 def _bake(placeholder: Any, value: Any) -> None:

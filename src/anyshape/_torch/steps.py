@@ -6,15 +6,12 @@ program itself looks at strides. What the steps are run for is told in `unseen`.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import torch
-from torch._dynamo.variables.tensor import TensorVariable
 
 from anyshape._torch import concrete
+from anyshape._torch.repairs import repair
 from anyshape._torch.shape_env import FreeShapeEnv
 from anyshape.answers import NodeRecord, Ref
 from anyshape.recording import Recording
@@ -26,19 +23,25 @@ _NOT_STEPS = ("_enter_autocast", *_CHANGE_SHAPES.split())
 _READS = ("stride", "is_contiguous", "storage_offset", "data_ptr", "untyped_storage", "storage")
 
 
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """While a capture runs, it is written down whether the program asks for strides."""
-    call_method = TensorVariable.call_method
-
+@repair(
+    "torch._dynamo.variables.tensor:TensorVariable.call_method",
+    scope="capture",
+    phase="capture",
+    kind="meaning",
+    symptom="A program that looks at strides is taken for one that does not.",
+    cause="Dynamo answers `x.stride()` with numbers, and leaves no node.",
+    cure="While a capture runs, it is written down whether the program asks for strides.",
+    goes="when Dynamo tells what a program read of a tensor",
+    over=("afterwards.method",),
+)
+def call_method(stock: Any) -> Any:
     def watched(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
         env = getattr(tx.output, "shape_env", None)
         if name in _READS and isinstance(env, FreeShapeEnv):
             env.recording.reads_strides = True
-        return call_method(self, tx, name, args, kwargs)
+        return stock(self, tx, name, args, kwargs)
 
-    with mock.patch.object(TensorVariable, "call_method", watched):
-        yield
+    return watched
 
 
 def remember(graph: Any, recording: Recording) -> None:

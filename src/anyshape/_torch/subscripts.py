@@ -10,15 +10,14 @@ look at the bounds of `x.select(0, 2)` at all.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import operator
 from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import torch
 
+from anyshape._torch.repairs import repair
 from anyshape.answers import name_of
 
 
@@ -83,27 +82,6 @@ def dims_left(tensor: torch.Tensor, key: Any) -> list[int]:
     return [dim for dim in range(tensor.dim()) if dim not in selected]
 
 
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """While a capture runs."""
-    from torch._subclasses import fake_impls
-
-    known, call = getattr(fake_impls, "op_implementations_dict", {}), torch.ops.aten.select.int
-    if call not in known or _are_looked_at():
-        yield
-        return
-    stock = known[call]
-
-    def select(mode: Any, func: Any, tensor: Any, dim: int, index: Any) -> Any:
-        if tensor.dim() and type(index) is int:
-            torch._check_index(index < tensor.size(dim))
-            torch._check_index(-tensor.size(dim) <= index)
-        return stock(mode, func, tensor, dim, index)
-
-    with mock.patch.dict(known, {call: select}):
-        yield
-
-
 @functools.cache
 def _are_looked_at() -> bool:
     """Whether a selection out of bounds is known to be one when it is captured."""
@@ -115,6 +93,28 @@ def _are_looked_at() -> bool:
         except IndexError:
             return True
         return False
+
+
+@repair(
+    "torch._subclasses.fake_impls:op_implementations_dict[aten.select.int]",
+    scope="capture",
+    phase="fake run",
+    broken="2.11",
+    symptom="`x.select(0, 2)` out of bounds is captured, and gives what lies behind.",
+    cause="fake_impls.py has no look at the bounds of a selection.",
+    cure="A selection out of bounds raises IndexError when it is captured.",
+    goes="with torch 2.11",
+    absent="skip",
+    needed=lambda: not _are_looked_at(),
+)
+def select(stock: Any) -> Any:
+    def selected(mode: Any, func: Any, tensor: Any, dim: int, index: Any) -> Any:
+        if tensor.dim() and type(index) is int:
+            torch._check_index(index < tensor.size(dim))
+            torch._check_index(-tensor.size(dim) <= index)
+        return stock(mode, func, tensor, dim, index)
+
+    return selected
 
 
 def _indexed(call: Any, args: Any, kwargs: Any) -> Iterator[tuple[Any, Any]]:

@@ -6,16 +6,13 @@ resized asks whether it has those sizes already; equal and unequal sizes had a p
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
-from unittest import mock
 
 import torch
-import torch._meta_registrations as meta
 from torch._prims_common import make_contiguous_strides_for
 
-_NAME = "_exec_fft"
+from anyshape._torch.repairs import repair
 
 
 class _Result:
@@ -31,17 +28,20 @@ class _Result:
         self.tensor.as_strided_(sizes, make_contiguous_strides_for(sizes), 0)
 
 
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """While a capture runs, under Dynamo's compile lock."""
-    original = getattr(meta, _NAME, None)
-    if original is None:
-        yield
-        return
-
-    def exec_fft(out: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        original(_Result(out), *args, **kwargs)
+@repair(
+    "torch._meta_registrations:_exec_fft",
+    scope="capture",
+    phase="fake run",
+    broken="2.11-2.15",
+    symptom="Fourier transforms of equal and of unequal sizes have a program each.",
+    cause="_meta_registrations.py:_exec_fft resizes its result, and what is resized asks whether it has those sizes.",
+    cure="The result is laid out unasked.",
+    goes="when _exec_fft lays out its result without resizing it",
+    absent="skip",
+)
+def exec_fft(stock: Any) -> Any:
+    def executed(out: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        stock(_Result(out), *args, **kwargs)
         return out
 
-    with mock.patch.object(meta, _NAME, exec_fft):
-        yield
+    return executed

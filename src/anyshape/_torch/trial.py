@@ -16,7 +16,8 @@ from unittest import mock
 
 import torch
 
-from anyshape._torch import trees
+from anyshape._torch import repairs, trees
+from anyshape._torch.repairs import repair
 from anyshape.doctor.events import Result
 
 _MOST_RESULTS = 2000
@@ -28,8 +29,25 @@ Record = Callable[[Result], None]
 def recorded(record: Record, *ours: type) -> Iterator[None]:
     """Results of what `torch.compile` gives, and of calls of the classes `ours`, are recorded in the order of calls."""
     results = _Results(record)
-    stock = torch.compile
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(repairs.entered("trial", results=results, ours=ours))
+        for kind in ours:
+            stack.enter_context(mock.patch.object(kind, "__call__", results.around_method(kind.__call__)))
+        yield
 
+
+@repair(
+    "torch:compile",
+    scope="trial",
+    phase="run time",
+    kind="watch",
+    apart=False,
+    symptom="Whether a remedy changes results is not known.",
+    cause="A program says nothing of what its compiled functions give.",
+    cure="The doctor records what they give, in the order of calls.",
+    goes="with the doctor's trials",
+)
+def compile_recorded(stock: Any, *, results: _Results, ours: tuple[type, ...]) -> Any:
     @functools.wraps(stock)
     def compile(model: Any = None, **options: Any) -> Any:
         if model is None:
@@ -42,11 +60,7 @@ def recorded(record: Record, *ours: type) -> Iterator[None]:
             return compiled
         return results.around(compiled)
 
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(torch, "compile", compile))
-        for kind in ours:
-            stack.enter_context(mock.patch.object(kind, "__call__", results.around_method(kind.__call__)))
-        yield
+    return compile
 
 
 class _Results:

@@ -9,16 +9,13 @@ a size out of the data (2.11): it is cut as eager cuts it. Code for an exact siz
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import sympy
 import torch
-import torch._inductor.decomposition as decomposition
 import torch._inductor.graph as inductor_graph
 import torch._inductor.lowering as inductor_lowering
 from torch._inductor import ir
@@ -27,10 +24,80 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._sympy.functions import FloorDiv, Max, Min
 
 from anyshape._torch import concrete, operators
+from anyshape._torch.repairs import repair
 from anyshape._torch.shape_env import FreeShapeEnv
 
 _aten = torch.ops.aten
 _TELLS_SLICES = "_register_unbacked_slice_size_bindings"  # came with bounds that are clamped
+
+
+_PINS = "asks for sizes as numbers, and pins them"
+
+
+@repair(
+    "torch._inductor.lowering:lowerings[aten._adaptive_avg_pool2d]",
+    "torch._inductor.lowering:lowerings[aten._adaptive_avg_pool2d.default]",
+    "torch._inductor.lowering:lowerings[aten.adaptive_max_pool2d]",
+    "torch._inductor.lowering:lowerings[aten.adaptive_max_pool2d.default]",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.15",
+    symptom="A program for each size of an image that is pooled adaptively.",
+    cause=f"lowering.py:_adaptive_avg_pool2d and adaptive_max_pool2d, unrolled over windows, {_PINS}.",
+    cure="For free sizes eager's kernel is called.",
+    goes="when they are lowered for symbolic sizes",
+    absent="skip",
+)
+def adaptive_pool2d(stock: Any, op: Any) -> Any:
+    name = getattr(op, "overloadpacket", op).__name__.strip("_")
+    kernel = getattr(inductor_lowering, f"fallback_{name}", None)
+    return stock if kernel is None else _of_any_size(stock, kernel)
+
+
+@repair(
+    "torch._inductor.lowering:lowerings[aten.glu]",
+    "torch._inductor.lowering:lowerings[aten.glu.default]",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.15",
+    symptom="A program for each size that `F.glu` halves.",
+    cause=f"lowering.py:glu {_PINS}.",
+    cure="Halves of any size are slices.",
+    goes="when glu is lowered for symbolic sizes",
+    absent="skip",
+)
+def glu(stock: Any) -> Any:
+    return _of_any_size(stock, _glu)
+
+
+@repair(
+    "torch._inductor.lowering:lowerings[aten.convolution.default]",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.15",
+    symptom="A program for each size of a convolution's weight.",
+    cause=f"kernel/conv.py:convolution {_PINS}, of the weight.",
+    cure="For a weight of free sizes eager's kernel is called.",
+    goes="when kernel/conv.py has a general kernel",
+    absent="skip",
+)
+def convolution(stock: Any) -> Any:
+    return _of_any_size(stock, _convolution, asked=1)
+
+
+@repair(
+    "torch._inductor.lowering:lowerings[aten.adaptive_max_pool2d_backward.default]",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.15",
+    symptom="The gradient of adaptive maxima lies otherwise than eager's.",
+    cause="lowering.py makes it a fallback, whose meta has strides of its own.",
+    cure="An operator of anyshape's is called, which lays out its result as the trace has it.",
+    goes="when its meta kernel has eager's strides",
+    absent="skip",
+)
+def adaptive_max_pool2d_backward(stock: Any) -> Any:
+    return _of_any_size(stock, _adaptive_max_pool2d_backward, asked=1)
 
 
 def _of_any_size(stock: Callable[..., Any], general: Callable[..., Any], asked: int = 0) -> Callable[..., Any]:
@@ -54,6 +121,18 @@ def _glu(x: Any, dim: int = -1) -> Any:
     return known[_aten.mul.Tensor](first, known[_aten.sigmoid.default](second))
 
 
+@repair(
+    "torch._inductor.lowering:lowerings[aten.slice.Tensor]",
+    scope="compile",
+    phase="lowering",
+    broken="2.11",
+    symptom="A slice whose bounds may lie beyond its dim is taken for one of a size out of the data, and fails.",
+    cause="lowering.py:slice_ does not clamp bounds that are symbolic.",
+    cure="It is cut as eager cuts it.",
+    goes="with torch 2.11",
+    absent="skip",
+    needed=lambda: not hasattr(inductor_lowering, _TELLS_SLICES),
+)
 def _slice(stock: Callable[..., Any]) -> Callable[..., Any]:
     def lower(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1, **rest: Any) -> Any:
         dim = dim + len(x.get_size()) if dim < 0 else dim
@@ -94,6 +173,17 @@ def _adaptive_max_pool2d_backward(*args: Any) -> Any:
     return call(*given, _strides(V.graph.current_node.meta["val"]))
 
 
+@repair(
+    "torch._inductor.lowering:lowerings[aten.convolution_backward.default]",
+    scope="compile",
+    phase="lowering",
+    broken="2.13",
+    symptom="A program for each size of a convolution's gradient.",
+    cause=f"Inductor's choice of kernels for convolution_backward {_PINS}.",
+    cure="For free sizes eager's kernel is called, with results that lie as the trace has them.",
+    goes="when there is a general kernel for it",
+    absent="skip",
+)
 def _convolution_backward(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Eager's kernel, with results that lie as the trace has them; Inductor's choice of kernels pins sizes (2.13)."""
     call = inductor_lowering.fallback_handler(operators.convolution_backward, add_to_fallback_set=False)
@@ -117,7 +207,21 @@ _WEIGHT = {_aten.convolution.default: 1, _aten.convolution_backward.default: 2} 
 _stock_layout = inductor_graph.GraphLowering.decide_layout_opt
 
 
-def _decide_layout_opt(gm: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> bool:
+@repair(
+    "torch._inductor.graph:GraphLowering.decide_layout_opt",
+    scope="compile",
+    phase="lowering",
+    kind="meaning",
+    symptom="Convolutions by eager's kernels get arguments in channels last, and lay out their results by them.",
+    cause="graph.py:GraphLowering.decide_layout_opt is for kernels of Inductor's choice.",
+    cure="Where a weight has free sizes nothing is laid out channels last.",
+    goes="with `unpinned.convolution`",
+)
+def _decide_layout_opt(stock: Any) -> Any:
+    return staticmethod(_lay_out_channels_last)
+
+
+def _lay_out_channels_last(gm: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> bool:
     """Channels last is for kernels of Inductor's choice; eager's take arguments as they lie in eager."""
     weights = [n.args[_WEIGHT[n.target]] for n in gm.graph.nodes if n.target in _WEIGHT]
     if any(isinstance(size, torch.SymInt) for weight in weights for size in weight.meta["val"].shape):
@@ -125,6 +229,17 @@ def _decide_layout_opt(gm: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> b
     return _stock_layout(gm, *args, **kwargs)
 
 
+@repair(
+    "torch._inductor.decomposition:decompositions[aten.adaptive_max_pool2d.default]",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.15",
+    symptom="A program for each size of an image of which adaptive maxima are taken.",
+    cause="decomposition.py:adaptive_max_pool2d unrolls over windows.",
+    cure="For free sizes it is left to the lowering.",
+    goes="when it is decomposed for symbolic sizes",
+    absent="skip",
+)
 def _decomposed(stock: Callable[..., Any]) -> Callable[..., Any]:
     unpinned = [[1, 1]] if "amax" in inspect.unwrap(stock).__code__.co_names else []  # after torch 2.11
 
@@ -135,32 +250,3 @@ def _decomposed(stock: Callable[..., Any]) -> Callable[..., Any]:
         return stock(input, output_size, **out)
 
     return decompose
-
-
-@contextlib.contextmanager
-def patches() -> Iterator[None]:
-    """Where torch has other names for them, sizes are pinned, and all is right."""
-    general = {
-        _aten._adaptive_avg_pool2d: getattr(inductor_lowering, "fallback_adaptive_avg_pool2d", None),
-        _aten.adaptive_max_pool2d: getattr(inductor_lowering, "fallback_adaptive_max_pool2d", None),
-        _aten.glu: _glu,
-    }
-    known, table, largest = inductor_lowering.lowerings, decomposition.decompositions, _aten.adaptive_max_pool2d.default
-    lowered = {
-        key: _of_any_size(known[key], lower)
-        for op, lower in general.items()
-        for key in (op, op.default)
-        if lower is not None and key in known
-    }
-    if (op := _aten.convolution.default) in known:
-        lowered[op] = _of_any_size(known[op], _convolution, asked=1)
-    if (op := _aten.convolution_backward.default) in known:
-        lowered[op] = _convolution_backward(known[op])
-    if (op := _aten.adaptive_max_pool2d_backward.default) in known:
-        lowered[op] = _of_any_size(known[op], _adaptive_max_pool2d_backward, asked=1)
-    if (op := _aten.slice.Tensor) in known and not hasattr(inductor_lowering, _TELLS_SLICES):
-        lowered[op] = _slice(known[op])
-    decomposed = {largest: _decomposed(table[largest])} if largest in table else {}
-    layout = mock.patch.object(inductor_graph.GraphLowering, "decide_layout_opt", staticmethod(_decide_layout_opt))
-    with mock.patch.dict(known, lowered), mock.patch.dict(table, decomposed), layout:
-        yield

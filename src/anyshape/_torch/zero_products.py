@@ -6,27 +6,31 @@ does so for whole numbers alone).
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
-from unittest import mock
 
 import torch
-from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
 
-_NAME = "_add_peephole_patterns"
+from anyshape._torch.repairs import repair
 
 
-def patches() -> contextlib.AbstractContextManager[Any]:
-    stock = getattr(UniformValueConstantFolder, _NAME, None)
-    if stock is None:
-        return contextlib.nullcontext()
-
+@repair(
+    "torch._inductor.fx_passes.joint_graph:UniformValueConstantFolder._add_peephole_patterns",
+    scope="compile",
+    phase="lowering",
+    broken="2.11-2.13",
+    symptom="`x * 0` is 0 where x is NaN or infinite; eager has NaN.",
+    cause="fx_passes/joint_graph.py:UniformValueConstantFolder takes a product with 0 for 0, of floats too.",
+    cure="Products of floats and complex numbers are computed.",
+    goes="with torch 2.13; 2.15 does so for whole numbers alone",
+    absent="skip",
+)
+def add_peephole_patterns(stock: Any) -> Any:
     def only_whole_numbers(self: Any) -> None:
         stock(self)
         for node in [node for node in self.node_replacements if _may_be_nan(node.meta["val"])]:
             del self.node_replacements[node], self.node_replacements_shapes[node], self.constant_data_ptrs[node]
 
-    return mock.patch.object(UniformValueConstantFolder, _NAME, only_whole_numbers)
+    return only_whole_numbers
 
 
 def _may_be_nan(value: torch.Tensor) -> bool:

@@ -118,9 +118,6 @@ class Declaration:
             return frozenset(self.names)
         return frozenset(d.name for s in self.shapes for d in s.dims if d.oblivious and d.name is not None)
 
-    def shape_of(self, path: str) -> Shape | None:
-        return next((s for s in self.shapes if s.path.text == path), None)
-
     def layout_of(self, path: str) -> str | None:
         return self.layouts.get(path, self.layout)
 

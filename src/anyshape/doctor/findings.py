@@ -76,7 +76,6 @@ _ALL: Final = (
             "ask where the answer is used, or call .contiguous(), which asks for nothing"),
 )  # fmt: skip
 DISEASES: Final[Mapping[str, Disease]] = MappingProxyType({d.code: d for d in _ALL})
-BY_NAME: Final[Mapping[str, Disease]] = MappingProxyType({d.name: d for d in _ALL})
 
 
 @dataclasses.dataclass(frozen=True)
