@@ -30,7 +30,7 @@ def hand_over(backend: Callable[..., Any], compile_: Callable[..., Any]) -> None
     kind="meaning",
     symptom="A backend is given graphs in which what they assume of sizes is settled.",
     cause="torch/__init__.py:compile asks Dynamo for a compiler of frames whatever the backend is.",
-    cure='The whole call is handed over where the backend is "anyshape"; from the first time that the name is looked up.',
+    cure="The whole call is handed over where that backend is named; from the first time that the name is looked up.",
     goes="when a backend may convert frames itself",
     by_itself=True,
 )
