@@ -82,6 +82,19 @@ def dims_left(tensor: torch.Tensor, key: Any) -> list[int]:
     return [dim for dim in range(tensor.dim()) if dim not in selected]
 
 
+@functools.cache
+def _are_looked_at() -> bool:
+    """Whether a selection out of bounds is known to be one when it is captured."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        try:
+            torch.empty(0).select(0, 0)
+        except IndexError:
+            return True
+        return False
+
+
 @repair(
     "torch._subclasses.fake_impls:op_implementations_dict[aten.select.int]",
     scope="capture",
@@ -102,19 +115,6 @@ def select(stock: Any) -> Any:
         return stock(mode, func, tensor, dim, index)
 
     return selected
-
-
-@functools.cache
-def _are_looked_at() -> bool:
-    """Whether a selection out of bounds is known to be one when it is captured."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    with FakeTensorMode():
-        try:
-            torch.empty(0).select(0, 0)
-        except IndexError:
-            return True
-        return False
 
 
 def _indexed(call: Any, args: Any, kwargs: Any) -> Iterator[tuple[Any, Any]]:
