@@ -34,10 +34,11 @@ def proof(name: str, *, kills: bool = False) -> Callable[[Proof], Proof]:
     return register
 
 
-def compare(
-    fn: Any, *calls: Sequence[Any], backend: str = "aot_eager", programs: int | None = None, **options: Any
-) -> Any:
-    """The compiled function gives what eager gives for each call, and raises where eager raises."""
+def compare(fn: Any, *calls: Sequence[Any], backend: str = "eager", programs: int | None = None, **options: Any) -> Any:
+    """The compiled function gives what eager gives for each call, and raises where eager raises.
+
+    `eager` for a backend counts best: with others programs that compute the same are one.
+    """
     f = anyshape.compile(fn, backend=backend, **options)
     for args in calls:
         try:

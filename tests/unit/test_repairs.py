@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 
 from anyshape import cli, repair_table
 from anyshape._torch import repairs
@@ -231,6 +232,67 @@ def test_no_place_is_replaced_by_two_repairs_in_no_order() -> None:
     for known in wanted.values():
         for lower, upper in itertools.combinations(known, 2):
             assert lower.name in under(upper), (lower.name, upper.name)
+
+
+OPTIONS: dict[str, Any] = {
+    "make_recording": None,
+    "rules": (),
+    "whole": True,
+    "facts": "",
+    "frozen": torch.nn.Module(),
+    "exporting": False,
+    "floats": frozenset(),
+    "static": False,
+    "abandon": KeyError,
+    "env": None,
+    "count": len,
+    "broke_off": None,
+    "kept": [],
+    "recordings": [],
+    "entries": [],
+    "kernels": {},
+    "thread": 0,
+    "observer": None,
+    "results": None,
+    "ours": (),
+}
+
+
+def entered() -> list[repairs._Step]:
+    """What each scope changes, but for settings, which torch puts back, and what is entered by itself."""
+    scopes = sorted({one.scope for one in repairs.declared()})
+    steps = [step for scope in scopes for step in repairs._plan(scope)]
+    return [step for step in steps if not repairs._is_config(step.owner)]
+
+
+@pytest.mark.parametrize("scope", sorted({one.scope for one in repairs.declared() if not one.by_itself}))
+def test_an_undo_that_is_missing_is_seen(scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every change in turn: without its undo it stays, and with it nothing does."""
+    steps = [step for step in entered() if step.repair.scope == scope]
+    before = [repairs._own(step.owner, step.key) for step in steps]
+    put_back = repairs.put_back
+
+    def left() -> list[str]:
+        now = [repairs._own(step.owner, step.key) for step in steps]
+        return [f"{step.repair.name} {step.key}" for step, a, b in zip(steps, before, now, strict=True) if a is not b]
+
+    with repairs.entered(scope, **OPTIONS):
+        changed = left()
+    assert left() == []
+    assert len(changed) == len(steps)
+    for step, stock in zip(steps, before, strict=True):
+        here = (step.owner, step.key)
+        is_here = lambda owner, key, here=here: owner is here[0] and key is here[1]
+        skips = lambda *given, is_here=is_here: None if is_here(*given[:2]) else put_back(*given)
+        with monkeypatch.context() as patched:
+            patched.setattr(repairs, "put_back", skips)
+            with repairs.entered(scope, **OPTIONS):
+                pass
+        # What was not in a table before is dropped with all that came.
+        is_new = isinstance(step.owner, dict) and stock is repairs.MISSING
+        assert left() == ([] if is_new else [f"{step.repair.name} {step.key}"])
+        put_back(*here, stock)
+    assert left() == []
 
 
 def test_the_command_lists_them(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
