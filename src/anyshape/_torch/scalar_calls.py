@@ -67,6 +67,8 @@ emit = _Emit()
 
 def _scalar(number: Any) -> Any:
     """A 0-dim tensor of a number, exactly."""
+    if _is_tensor(number):
+        return number
     if isinstance(number, (int, float)):
         return emit.scalar_tensor.default(number, dtype=torch.float64)
     return emit.mul.Tensor(emit.scalar_tensor.default(1.0, dtype=torch.float64), number)
@@ -93,7 +95,9 @@ def _leaky_relu_backward(grad: Any, x: Any, slope: Any, is_result: bool) -> Any:
 
 
 def _clamp(x: Any, least: Any = None, most: Any = None) -> Any:
-    return emit.clamp.Tensor(x, *(n if n is None else _like(x, n) for n in (least, most)))
+    if least is not None:
+        x = emit.maximum.default(x, _like(x, least))
+    return x if most is None else emit.minimum.default(x, _like(x, most))
 
 
 def _like(x: Any, number: Any) -> Any:
@@ -105,6 +109,17 @@ def _elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
     times = lambda a, b: a if isinstance(b, (int, float)) and b == 1 else emit.mul.Tensor(a, b)
     below = times(times(emit.expm1.default(times(x, input_scale)), alpha), scale)
     return emit.where.self(emit.gt.Scalar(x, 0), times(x, scale), below)
+
+
+def _elu_backward(grad: Any, alpha: Any, scale: Any, input_scale: Any, is_result: bool, x: Any) -> Any:
+    rise = emit.mul.Tensor(_scalar(alpha), scale)
+    if is_result:
+        below = emit.mul.Tensor(emit.add.Tensor(x, _like(x, rise)), input_scale)
+    else:
+        below = emit.mul.Tensor(emit.exp.default(emit.mul.Tensor(x, input_scale)), _like(x, rise))
+        below = emit.mul.Tensor(below, input_scale)
+    above = emit.mul.Tensor(grad, scale)
+    return emit.where.self(emit.le.Scalar(x, 0), emit.mul.Tensor(grad, below), above)
 
 
 def _threshold(x: Any, threshold: Any, value: Any) -> Any:
@@ -250,6 +265,7 @@ CALLS: dict[Any, Callable[..., Any]] = {
     _aten.hardtanh.default: _hardtanh,
     _aten.hardtanh_backward.default: _hardtanh_backward,
     _aten.elu.default: _elu,
+    _aten.elu_backward.default: _elu_backward,
     _aten.threshold.default: _threshold,
     _aten.threshold_backward.default: _threshold_backward,
     _aten.hardshrink.default: _hardshrink,
@@ -356,7 +372,8 @@ def _fits(node: Any, env: FreeShapeEnv) -> bool:
         return True
     largest = sympy.Float(min(torch.finfo(d).max for d in dtypes))
     exprs = [concrete.number_expr(n) for n in numbers]
-    return all(env.recording.owns(e) and env.holds(sympy.Le(sympy.Abs(e), largest)) for e in exprs)
+    within = [sympy.Le(sympy.Abs(e), largest) for e in exprs]
+    return all(bool(fact) if fact.is_Boolean and not fact.free_symbols else env.holds(fact) for fact in within)
 
 
 def _unread(graph: Any, env: FreeShapeEnv) -> set[Any]:

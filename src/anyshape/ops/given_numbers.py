@@ -94,6 +94,11 @@ def _widened(input: Any) -> Any:
     return input if input.dtype in _EXACT else input.to(torch.float32)
 
 
+def _is_computed_in(input: Any) -> bool:
+    """Whether a norm of it has its dtype: autocast gives back floats of 32 bits for halves."""
+    return input.is_floating_point() and (input.dtype in _EXACT or not torch.is_autocast_enabled(input.device.type))
+
+
 def _has_shape(tensor: Any, shape: Any) -> bool:
     """Whether a tensor has as many dims; that they are as long is insisted on."""
     if len(tensor.shape) != len(shape):
@@ -105,7 +110,7 @@ def _has_shape(tensor: Any, shape: Any) -> bool:
 
 def layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5) -> Any:
     count = len(normalized_shape)
-    fits = 0 < count <= input.dim() and input.is_floating_point()
+    fits = 0 < count <= input.dim() and _is_computed_in(input)
     if not fits or not all(t is None or len(t.shape) == count for t in (weight, bias)):
         return F.layer_norm(input, normalized_shape, weight, bias, eps)  # eager's own error
     for size, wanted in zip(input.shape[-count:], normalized_shape):  # noqa: B905
@@ -123,7 +128,7 @@ def layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any 
 
 def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: Any = None) -> Any:
     count = len(normalized_shape)
-    fits = 0 < count <= input.dim() and input.is_floating_point() and (weight is None or len(weight.shape) == count)
+    fits = 0 < count <= input.dim() and _is_computed_in(input) and (weight is None or len(weight.shape) == count)
     if not fits or eps is None:
         return F.rms_norm(input, normalized_shape, weight, eps)
     for size, wanted in zip(input.shape[-count:], normalized_shape):  # noqa: B905
@@ -223,6 +228,12 @@ def nan_to_num(input: Any, nan: Any = None, posinf: Any = None, neginf: Any = No
     least = torch.finfo(input.dtype).min if neginf is None else neginf
     finite = torch.where(input == math.inf, most, torch.where(input == -math.inf, least, input))
     return torch.where(input.isnan(), 0.0 if nan is None else nan, finite)
+
+
+def celu(input: Any, alpha: Any = 1.0, inplace: bool = False) -> Any:
+    if inplace or input.dtype not in _EXACT or alpha == 0:
+        return F.celu(input, alpha, inplace)
+    return torch.where(input > 0, input, torch.expm1(input / alpha) * alpha)
 
 
 def _reduced(loss: Any, reduction: str) -> Any:
@@ -333,6 +344,7 @@ OF_FLOATS: dict[Any, Callable[..., Any]] = {
     torch.float_power: float_power,
     torch.logit: logit,
     torch.nan_to_num: nan_to_num,
+    F.celu: celu,
     F.huber_loss: huber_loss,
     F.smooth_l1_loss: smooth_l1_loss,
     F.margin_ranking_loss: margin_ranking_loss,
