@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from benchmarks import families  # noqa: E402
+from benchmarks import families
 
 
 @pytest.mark.slow
