@@ -40,7 +40,7 @@ def _format_value(self: Any, fmt_spec: Any, flags: int) -> None:
     if not isinstance(self.stack[-1], SymNodeVariable) or not fmt_spec.is_python_constant():
         return _stock(self, fmt_spec, flags)  # type: ignore[no-any-return]
     form = f"{{{_CONVERSIONS[flags & 3]}:{fmt_spec.as_python_constant()}}}"
-    self.push(StringFormatVariable.create(form, [self.pop()], {}))
+    self.push(StringFormatVariable(form, [self.pop()], {}))
     return None
 
 

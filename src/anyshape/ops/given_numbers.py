@@ -146,7 +146,8 @@ def group_norm(input: Any, num_groups: Any, weight: Any = None, bias: Any = None
         return F.group_norm(input, num_groups, weight, bias, eps)
     rows, channels, *rest = input.shape
     torch._check(channels % num_groups == 0)
-    F._verify_batch_size([rows * channels // num_groups, num_groups, *rest])
+    if rows * channels // num_groups * math.prod(rest) == 1:
+        return F.group_norm(input, num_groups, weight, bias, eps)  # eager's own error
     x = input.reshape(rows, num_groups, channels // num_groups * math.prod(rest))
     mean, spread = x.mean(-1, keepdim=True), torch.var(x, -1, correction=0, keepdim=True)
     result = ((x - mean) * torch.rsqrt(spread + eps)).reshape(input.shape)
@@ -178,10 +179,11 @@ def batch_norm(
         return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
     mean, spread = running_mean, running_var
     if training:
-        F._verify_batch_size(input.size())
         dims = [d for d in range(input.dim()) if d != 1]
+        count = math.prod([input.shape[d] for d in dims])
+        if count == 1:
+            return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
         mean, spread = input.mean(dims), torch.var(input, dims, correction=0)
-        count = input.numel() // input.shape[1]
         if running_mean is not None and _has_shape(running_mean, input.shape[1:2]):
             running_mean.copy_(running_mean * (1 - momentum) + mean.detach() * momentum)
         if running_var is not None and _has_shape(running_var, input.shape[1:2]):
@@ -246,7 +248,7 @@ _REDUCTIONS = ("none", "mean", "sum")
 def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: Any = 1.0, weight: Any = None) -> Any:
     plain = weight is None and reduction in _REDUCTIONS and input.dtype in _EXACT and input.dtype is target.dtype
     if not plain or target.size() != input.size() or delta <= 0:
-        return F.huber_loss(input, target, reduction, delta, weight)
+        return F.huber_loss(input, target, reduction, delta, weight)  # type: ignore[call-arg]
     apart = (input - target).abs()
     return _reduced(torch.where(apart <= delta, 0.5 * apart * apart, (apart - delta * 0.5) * delta), reduction)
 
