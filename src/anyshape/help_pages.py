@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import pathlib
 import re
+from collections.abc import Collection
 
 from anyshape.errors import CODES, HELP, NotCompilableError
 
@@ -28,12 +29,16 @@ def page(code: str) -> str:
     known = [*CODES, *parts]
     close = difflib.get_close_matches(wanted, known, 1) or ["AS020"]
     raise NotCompilableError(
-        "there is no page of this code: errors are AS001 to AS060, findings of the doctor D100 and on",
+        f"there is no page of this code: errors are {min(CODES)} to {max(CODES)}, findings {_range(parts)}",
         where="anyshape help CODE",
         value=code,
         fix=f"{HELP} {close[0]}",
         code="AS007",
     )
+
+
+def _range(parts: Collection[str]) -> str:
+    return f"{min(parts)} to {max(parts)}" if parts else "D101 and on"
 
 
 def index() -> str:

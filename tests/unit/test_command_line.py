@@ -142,8 +142,9 @@ def test_findings_of_the_doctor_have_pages_too() -> None:
 
 
 def test_an_unknown_code_names_a_near_one() -> None:
-    with pytest.raises(NotCompilableError, match=r"value: AS02O\n  fix:   python -m anyshape help AS0"):
+    with pytest.raises(NotCompilableError, match=r"value: AS02O\n  fix:   python -m anyshape help AS0") as caught:
         help_pages.page("AS02O")
+    assert f"errors are {min(CODES)} to {max(CODES)}, findings D101 to " in str(caught.value)
 
 
 # -- what is missing is said first -----------------------------------------------------------------------------
