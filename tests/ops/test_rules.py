@@ -181,7 +181,7 @@ def test_a_rule_is_right_and_of_use(rule: Any, monkeypatch: pytest.MonkeyPatch) 
     assert without[0] or without[1] == 0 or without[1] + without[2] > with_rule[1] + with_rule[2]
 
 
-@pytest.mark.parametrize("rule", ops.SIZE_RULES, ids=name)
+@pytest.mark.parametrize("rule", given_sizes.RULES, ids=name)
 def test_a_rule_for_a_size_is_right_and_of_use(rule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found, programs, eager = cost(SIZE_CASES[rule])
     assert found == []
