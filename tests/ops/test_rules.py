@@ -19,6 +19,7 @@ from anyshape import ops, testing
 from anyshape.fuzz import opinfos
 from anyshape.fuzz.oracle import Target
 from anyshape.ops import attention as attention_rules
+from anyshape.ops import given_sizes
 
 SIZES = (3, 7, 2, 1, 0)
 # The fused kernel dies of a division by zero where there is nothing to attend to: without its rule so does the process.
