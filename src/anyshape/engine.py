@@ -473,6 +473,7 @@ class Engine:
         written_rows.select(graph)
         written_copies.keep(graph)
         raised.keep_assertions(graph)
+        formatted.keep_signs(graph)
         recording.apart = memory.written_inputs(graph, recording.versions)
         recording.differentiates = any(getattr(value, "requires_grad", False) for value in inputs)
         recording.on_gpu = any(getattr(value, "is_cuda", False) for value in inputs)

@@ -83,6 +83,7 @@ class Recording:
         self.raised: str | None = None  # what a call of the graph raised: the function may go on, for other sizes not
         self.writes = False  # the graph writes to memory that it shares
         self.top = top  # nothing of the call has run before, and its arguments are those that the door let in
+        self.compared: set[sympy.Basic] = set()  # floats of the function that it compares with something
         self.exact_floats: list[tuple[Any, float]] = []  # sources of floats that are constants, and their values
         self.let_in: set[str] = set()  # sources of inputs that the door has checked
         self.env: Environment | None = None

@@ -83,6 +83,14 @@ def infinite(x: Any, a: Any) -> Any:
     return torch.view_as_real(x * complex(a, -a))
 
 
+def powers(x: Any, n: Any) -> Any:
+    return x + 1, (-2) ** n, x * (-3) ** n, (-2.0) ** x, -(2**n)
+
+
+def itself(x: Any, a: Any) -> Any:
+    return x * a if a == a else x - 1
+
+
 def lengths(*sizes: int) -> list[tuple[Any, ...]]:
     return [(torch.arange(float(n)),) for n in sizes]
 
@@ -106,6 +114,8 @@ CASES: list[tuple[Callable[..., Any], list[tuple[Any, ...]]]] = [
     (rolled, numbers(2, True, -1)),
     (summed, numbers(2.0, 0.5, -1.5)),
     (made, numbers(2.0, 1e300, math.inf)),
+    (powers, numbers(2, 3, 0, 6)),
+    (itself, numbers(0.5, math.nan, -1.5, math.inf)),
     (infinite, numbers(0.5, math.inf, math.nan, 2.0)),
 ]
 

@@ -19,6 +19,7 @@ from anyshape import ops, testing
 from anyshape.fuzz import opinfos
 from anyshape.fuzz.oracle import Target
 from anyshape.ops import attention as attention_rules
+from anyshape.ops import given_sizes
 
 SIZES = (3, 7, 2, 1, 0)
 # The fused kernel dies of a division by zero where there is nothing to attend to: without its rule so does the process.
@@ -181,7 +182,7 @@ def test_a_rule_is_right_and_of_use(rule: Any, monkeypatch: pytest.MonkeyPatch) 
     assert without[0] or without[1] == 0 or without[1] + without[2] > with_rule[1] + with_rule[2]
 
 
-@pytest.mark.parametrize("rule", ops.SIZE_RULES, ids=name)
+@pytest.mark.parametrize("rule", given_sizes.RULES, ids=name)
 def test_a_rule_for_a_size_is_right_and_of_use(rule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found, programs, eager = cost(SIZE_CASES[rule])
     assert found == []

@@ -457,6 +457,7 @@ def _aot_module_simplified(mod: Any, args: Any, **kwargs: Any) -> Any:
                     recording.forgotten = recording.env.forget(recording.units)
             recording.aten.extend(nodes.aten_nodes(graph, strides_show=not recording.loose_strides))
             first_calls.note(graph)
+            formatted.keep_signs(graph)
             if recording.leaves_no_trace is None:  # the forward; its gradient is compiled after it
                 recording.leaves_no_trace = raised.leaves_no_trace(graph)
             if recording.loose_strides:

@@ -24,6 +24,7 @@ _DIVISIONS = (operator.floordiv, operator.mod, operator.truediv)
 _OF_TENSORS = {"div", "divide", "floor_divide", "floordiv", "remainder", "mod", "fmod", "div_", "floor_divide_"}
 _NEW = torch._refs.tensor  # what Dynamo makes of `torch.tensor`
 _LARGEST = torch.finfo(torch.float32).max
+_COMPARISONS = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
 _GROWING = (operator.mul, operator.pow, operator.lshift)
 _BITS = 63
 _BITS_OF_DOUBLES = 53
@@ -39,12 +40,22 @@ def require(call: Any, args: Sequence[Any]) -> None:
         if name_of(call) in _OF_TENSORS and not args[0].is_floating_point() and isinstance(args[1], torch.SymInt):
             torch._check(args[1] != 0, lambda: "ZeroDivisionError")
         return
+    if call in _COMPARISONS:
+        _note_compared(args)
     if call not in _DIVISIONS:
         return
     if isinstance(args[1], (torch.SymInt, torch.SymFloat)):
         torch._check(args[1] != 0, lambda: "integer division or modulo by zero")
     for number in args if call is operator.truediv else ():
         _require_within(number, _BITS_OF_DOUBLES)
+
+
+def _note_compared(args: Sequence[Any]) -> None:
+    """What floats are compared: `a == a` is no question to sympy, and nan is another answer."""
+    for number in args:
+        if isinstance(number, torch.SymFloat):
+            env = number.node.shape_env
+            env.recording.compared |= concrete.number_expr(number).free_symbols & env.recording.symbols.keys()
 
 
 def _require_a_float(number: Any) -> None:

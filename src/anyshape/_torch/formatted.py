@@ -1,13 +1,15 @@
 """Numbers in texts.
 
-Owns two repairs (torch 2.11 to 2.15). Of `f"{n}"` Dynamo remembers where `n` came from, and gives the number itself
+Owns three repairs (torch 2.11 to 2.15). Of `f"{n}"` Dynamo remembers where `n` came from, and gives the number itself
 back where the text is returned. What is said of the text (`!r`) is left out, too. And the code of a graph with a
-complex infinity or nan in it has names (`infj`) that mean nothing there.
+complex infinity or nan in it has names (`infj`) that mean nothing there, and no parentheses around a negative base.
 """
 
 from __future__ import annotations
 
 import cmath
+import math
+import operator
 from typing import Any
 
 import torch
@@ -42,6 +44,15 @@ def _format_value(self: Any, fmt_spec: Any, flags: int) -> None:
     form = f"{{{_CONVERSIONS[flags & 3]}:{fmt_spec.as_python_constant()}}}"
     self.push(StringFormatVariable(form, [self.pop()], {}))
     return None
+
+
+def keep_signs(graph: Any) -> None:
+    """A power of a negative number (`(-2) ** n`) is a call: torch writes `-2 ** n`, which is another number."""
+    for node in graph.graph.find_nodes(op="call_function", target=operator.pow):
+        base = node.args[0]
+        if isinstance(base, (int, float)) and math.copysign(1.0, base) < 0:
+            node.target = pow
+            graph.recompile()
 
 
 def write_now(graph: Any) -> None:

@@ -530,7 +530,7 @@ class FreeShapeEnv(ShapeEnv):
         recording = self.recording
         asked = [a.expr for a in (*recording.predicates.values(), *recording.requirements.values())]
         asked += [e for n in recording.nodes for e in n.decisions] + list(recording.aot_decisions)
-        return set().union(*(e.free_symbols for e in asked))
+        return recording.compared.union(*(e.free_symbols for e in asked))
 
     def _is_never_asked(self, record: InputRecord) -> bool:
         """Whether no question was about these sizes: a view's base need not even be there then."""

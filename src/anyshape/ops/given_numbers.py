@@ -142,7 +142,8 @@ def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: Any = N
 
 def group_norm(input: Any, num_groups: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5) -> Any:
     plain = input.dim() >= 2 and input.dtype in _EXACT and num_groups > 0 and input.is_contiguous()
-    if not plain or not all(t is None or len(t.shape) == 1 for t in (weight, bias)):
+    plain = plain and all(t is None or len(t.shape) == 1 for t in (weight, bias))
+    if not plain or input.numel() == num_groups:  # one value in a group is refused
         return F.group_norm(input, num_groups, weight, bias, eps)
     rows, channels, *rest = input.shape
     torch._check(channels % num_groups == 0)
@@ -176,6 +177,8 @@ def batch_norm(
     given = (running_mean, running_var, weight, bias)
     plain = input.dim() >= 2 and input.dtype in _EXACT and all(t is None or len(t.shape) == 1 for t in given)
     if not plain or not input.is_contiguous() or (not training and (running_mean is None or running_var is None)):
+        return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    if training and input.numel() == input.shape[1]:  # one value in a channel is refused
         return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
     mean, spread = running_mean, running_var
     if training:
@@ -248,7 +251,7 @@ _REDUCTIONS = ("none", "mean", "sum")
 def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: Any = 1.0, weight: Any = None) -> Any:
     plain = weight is None and reduction in _REDUCTIONS and input.dtype in _EXACT and input.dtype is target.dtype
     if not plain or target.size() != input.size() or delta <= 0:
-        return F.huber_loss(input, target, reduction, delta, weight)  # type: ignore[call-arg]
+        return F.huber_loss(input, target, reduction, delta, *([] if weight is None else [weight]))
     apart = (input - target).abs()
     return _reduced(torch.where(apart <= delta, 0.5 * apart * apart, (apart - delta * 0.5) * delta), reduction)
 
