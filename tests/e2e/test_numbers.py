@@ -11,7 +11,7 @@ import sympy
 import torch
 from torch._inductor.codegen.common import PythonPrinter
 from torch._inductor.utils import fresh_inductor_cache
-from torch.utils._sympy.functions import FloorDiv, PythonMod
+from torch.utils._sympy.functions import FloorDiv, Max, Min, PythonMod
 
 import anyshape
 from anyshape._torch import repairs
@@ -218,6 +218,32 @@ def test_quotients_of_quotients(divisor: int) -> None:
     for number in range(1, 20):
         (p,) = remainder.free_symbols or {n}
         assert remainder.xreplace({p: sympy.Integer(number)}) == (-number - 5) % divisor
+
+
+def test_a_maximum_of_numbers_is_a_number() -> None:
+    n = sympy.Symbol("n", integer=True)
+    with repairs.only("integer_functions"):
+        parts = [Min(n, Max(2, Min(4, n))), Max(n, Min(7, Max(n, 3))), Min(n, Max(2, Min(4, n, Max(3, n))))]
+    for expr in parts:
+        for node in sympy.preorder_traversal(expr):
+            assert sum(arg.is_Number for arg in node.args) < 2 or not isinstance(node, (Min, Max)), expr
+    for number in range(-1, 9):
+        k = sympy.Integer(number)
+        values = [min(number, max(2, min(4, number))), max(number, min(7, max(number, 3)))]
+        assert [part.xreplace({n: k}) for part in parts[:2]] == values
+
+
+def test_a_loop_over_parts_of_a_batch() -> None:
+    def loss(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        part, total = x.shape[0] // 2, torch.zeros(())
+        for start in range(0, x.shape[0], part):
+            total = total + torch.nn.functional.cross_entropy(x[start : start + part], t[start : start + part])
+        return total
+
+    f = anyshape.compile(loss, fullgraph=True)
+    x, t = torch.randn(4, 8), torch.tensor([0, 7, 3, 3])
+    torch.testing.assert_close(f(x, t), loss(x, t))
+    assert not f.fallbacks
 
 
 def test_random_programs_of_numbers() -> None:

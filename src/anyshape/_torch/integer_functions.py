@@ -1,9 +1,9 @@
 """Functions of ints, as expressions.
 
-Owns three repairs of torch's functions for sympy (torch/utils/_sympy/functions.py, 2.11 to 2.15). They simplify as if
-nothing were negative: `(n // 4) // -2` is not `n // -8`, and `-5 % -2` is not `-5`. And what `&`, `|` and `^` give is
-not said to be an int, so that Inductor promotes to a float. They hold for all that is made of such expressions in a
-capture, also where a number is put in later.
+Owns four repairs of torch's functions for sympy (torch/utils/_sympy/functions.py, 2.11 to 2.15). They simplify as if
+nothing were negative: `(n // 4) // -2` is not `n // -8`, and `-5 % -2` is not `-5`. What `&`, `|` and `^` give is not
+said to be an int, so that Inductor promotes to a float. And `Max(2, 4)` is left as it is in another minimum. They hold
+for all that is made of such expressions in a capture, also where a number is put in later.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import sympy
-from torch.utils._sympy.functions import FloorDiv, PythonMod
+from torch.utils._sympy.functions import FloorDiv, Max, Min, PythonMod
 
 from anyshape._torch.repairs import repair
 
@@ -71,3 +71,29 @@ def _mod(cls: Any, *args: Any, **options: Any) -> Any:
 )
 def is_integer(stock: Any) -> Any:
     return True
+
+
+@repair(
+    "torch.utils._sympy.functions:MinMaxBase._collapse_arguments",
+    scope="capture",
+    phase="capture",
+    broken="2.11-2.15",
+    symptom="A loop over parts of a batch is not compiled: `Failed to realize expression to int`.",
+    cause="utils/_sympy/functions.py:_collapse_arguments makes Max(2, 4) of Max(2, Min(n, 4)), which is no number.",
+    cure="It is evaluated.",
+    goes="when _collapse_arguments evaluates what it has changed",
+)
+def of_numbers(stock: Any) -> Any:
+    def collapse(cls: Any, args: Any, **assumptions: Any) -> list[Any]:
+        return [_evaluated(arg) for arg in stock.__func__(cls, args, **assumptions)]
+
+    return classmethod(collapse)
+
+
+def _evaluated(expr: Any) -> Any:
+    """A minimum or maximum of which two arguments have become numbers."""
+    if not isinstance(expr, (Min, Max)):
+        return expr
+    args = [_evaluated(arg) for arg in expr.args]
+    numbers = sum(arg.is_Number for arg in args)
+    return expr if numbers < 2 and tuple(args) == expr.args else expr.func(*args)
