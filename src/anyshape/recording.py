@@ -190,6 +190,11 @@ class Recording:
     def tracing_a_node(self) -> bool:
         return self.node is not None and self.phase == "trace"
 
+    @property
+    def is_between_nodes(self) -> bool:
+        """Whether the function is being traced, and none of its nodes."""
+        return self.node is None and self.phase == "trace"
+
     def implied(self, expr: sympy.Basic) -> bool | None:
         """What the invariants decide; whoever relies on it relies on them, so it is kept among the facts."""
         known = self.declared.implied(expr)

@@ -486,6 +486,71 @@ def test_a_backward_pass_inside() -> None:
     assert f.fallbacks == {}
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", Counted()])
+def test_global_hooks_of_modules_run_for_modules_alone(backend: Any) -> None:
+    seen: list[str] = []
+    f = anyshape.compile(Scaled(), backend=backend)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own, that they run once more for the compiled module
+        handle = nn.modules.module.register_module_forward_pre_hook(lambda m, args: seen.append(type(m).__name__))
+        try:
+            for n in (3, 4):
+                seen.clear()
+                f(torch.randn(n, 3))
+                assert seen[1:] == ["Scaled", "Linear"]
+        finally:
+            handle.remove()
+
+
+def test_what_may_not_be_traced_is_an_error_as_in_torch() -> None:
+    def forced(x: torch.Tensor) -> torch.Tensor:
+        with torch.compiler.set_stance("force_eager"):
+            return x + 1
+
+    forbidden = torch._dynamo.forbid_in_graph(lambda x: x + 1)
+    for fn in (forced, lambda x: forbidden(x) * 2):
+        with pytest.raises(AssertionError, match="Attempt to trace forbidden callable"):
+            anyshape.compile(fn, backend="eager")(torch.ones(3))
+
+
+@torch.library.custom_op("anyshape_tests::scale_", mutates_args={"x"})
+def scale_(x: torch.Tensor, by: float) -> None:
+    x.mul_(by)
+
+
+class TimesLength(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, n: int) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        ctx.n = n
+        return x.sin() * n
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (x,) = ctx.saved_tensors
+        return grad * x.cos() * ctx.n, None
+
+
+def scaled(x: torch.Tensor) -> torch.Tensor:
+    y = x * 1
+    scale_(y, 2.0)
+    return y + 1
+
+
+@pytest.mark.parametrize("sizes", [(3, 7, 1, 0, 2), (1, 0, 5)])
+@pytest.mark.parametrize("fn", [scaled, lambda x: TimesLength.apply(x, x.shape[0]) + 1])
+def test_operators_of_the_user_are_one_program(fn: Any, sizes: tuple[int, ...]) -> None:
+    f = anyshape.compile(fn, backend="aot_eager")
+    for n in sizes:
+        x = torch.randn(n, 3, requires_grad=True)
+        y = x.detach().clone().requires_grad_()
+        found, expected = f(x), fn(y)
+        found.sum().backward()
+        expected.sum().backward()
+        assert torch.equal(found, expected) and torch.equal(x.grad, y.grad)
+    assert len(f.programs) == 1 and not f.fallbacks
+
+
 @pytest.mark.slow  # Inductor
 def test_hooks_of_gradients_with_compiled_autograd() -> None:
     from torch._dynamo import compiled_autograd

@@ -42,6 +42,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("unseen", "local_classes", "merging"),
     (
         "_torch/nodes",
+        "_torch/interpreted",
         "_torch/capture",
         "_torch/records",
         "dispatch",

@@ -66,11 +66,13 @@ def runs_eagerly(error: BaseException, *, fullgraph: bool, torchs_backend: bool)
 
 
 def _is_asked_for(error: BaseException, *, fullgraph: bool) -> bool:
-    """Whether torch was told to raise this: on a recompile, on what is replayed, on a graph break in some lines.
+    """Whether torch was told to raise this: on a recompile, what is replayed or forbidden, a graph break in some lines.
 
     Where nothing was asked for, Dynamo lets no graph break out (convert_frame.py, `ConvertFrame.__call__`).
     """
     if isinstance(error, dynamo_exc.RecompileError):
+        return True
+    if isinstance(error, AssertionError) and str(error).startswith(_FORBIDDEN):
         return True
     if _REPLAYED in str(error) and getattr(dynamo_config, "side_effect_replay_policy", "") == "error":
         return True
@@ -93,6 +95,7 @@ def data_branch(error: BaseException) -> tuple[str, str] | None:
 
 
 _REPLAYED = "we found certain side effects happened"  # output_graph.py, `codegen_suffix`
+_FORBIDDEN = "Attempt to trace forbidden callable"  # symbolic_convert.py: `forbid_in_graph`, of `set_stance` say
 _RAISED = "Observed exception"  # Dynamo's title for what the traced program raises and does not catch itself
 _BACKEND_ERRORS = (dynamo_exc.BackendCompilerFailed, InductorError)
 

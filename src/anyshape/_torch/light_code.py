@@ -18,6 +18,7 @@ from torch._dynamo.bytecode_transformation import create_call_function
 from torch._dynamo.eval_frame import innermost_fn, skip_code
 from torch._dynamo.guards import GuardBuilder, install_guard
 from torch._dynamo.source import LocalSource, TensorPropertySource
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from anyshape._torch import sizes
 from anyshape._torch.repairs import repair
@@ -101,8 +102,17 @@ skip_code(_APART)
 
 
 def without_wrapper(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """What a backend gave back, without the wrapper of its own that keeps Dynamo out."""
-    return innermost_fn(compiled)  # type: ignore[no-any-return]
+    """What a backend gave back, without the wrapper of its own that keeps Dynamo out.
+
+    The code of a graph that is called as it is gets written now, as by Dynamo itself (output_graph.py): the first call
+    would otherwise go through the module, and run the global hooks of modules.
+    """
+    innermost = innermost_fn(compiled)
+    graph = getattr(innermost, "__self__", None)
+    if isinstance(graph, _LazyGraphModule) and innermost.__name__ == "_lazy_forward":
+        _LazyGraphModule.force_recompile(graph)
+        return graph.forward
+    return innermost  # type: ignore[no-any-return]
 
 
 @repair(

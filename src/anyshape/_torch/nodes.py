@@ -301,8 +301,10 @@ def _remember_result(record: NodeRecord, result: Any) -> None:
         record.opaque = True
 
 
-# Control flow: its graphs are made of nodes that are verified themselves, and it runs on fake tensors of any size.
-_OPEN = ("cond", "while_loop", "scan", "associative_scan", "map_impl")
+# Control flow, whose graphs are made of nodes that are verified themselves, and calls that write to their arguments, as
+# functionalization wraps them: they run on fake tensors of any size.
+_WRITES = ("auto_functionalized", "auto_functionalized_v2")
+_OPEN = ("cond", "while_loop", "scan", "associative_scan", "map_impl", *_WRITES)
 
 
 def _is_sealed(call: Any) -> bool:
