@@ -471,3 +471,22 @@ def _checked_by_torch(graph: Any, inputs: Any) -> Any:
         raise AssertionError("expected size 3==2")
 
     return aot_autograd(fw_compiler=lambda graph, inputs: make_boxed_func(run))(graph, inputs)
+
+
+FLOATS_OF_DATA: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "made a tensor": lambda x: torch.tensor([x[0].item()]) + x,
+    "of two dims": lambda x: torch.tensor([[x[0].item()], [2.0]]) * x,
+    "a bound": lambda x: x.clamp(max=x[0].item()),
+    "a filling": lambda x: torch.full((x.shape[0],), x[0].item()) + x,
+    "a slope": lambda x: torch.nn.functional.leaky_relu(x, x[0].item()),
+}
+
+
+@pytest.mark.parametrize("name", FLOATS_OF_DATA)
+def test_floats_of_data_are_given_to_kernels(name: str) -> None:
+    fn = FLOATS_OF_DATA[name]
+    f = anyshape.compile(fn, backend="aot_eager", fullgraph=True)
+    for n in (3, 1, 5):
+        x = torch.randn(n)
+        assert torch.equal(f(x), fn(x))
+    assert len(f.programs) == 1 and not f.fallbacks

@@ -373,7 +373,12 @@ def _fits(node: Any, env: FreeShapeEnv) -> bool:
     largest = sympy.Float(min(torch.finfo(d).max for d in dtypes))
     exprs = [concrete.number_expr(n) for n in numbers]
     within = [sympy.Le(sympy.Abs(e), largest) for e in exprs]
-    return all(bool(fact) if fact.is_Boolean and not fact.free_symbols else env.holds(fact) for fact in within)
+    return all(bool(fact) if not fact.free_symbols else _holds(fact, env) for fact in within)
+
+
+def _holds(fact: sympy.Basic, env: FreeShapeEnv) -> bool:
+    """Whether a fact holds; of a float born from data nothing is known before the call, and torch's own way is left."""
+    return env.recording.owns(fact) and env.holds(fact)
 
 
 def _unread(graph: Any, env: FreeShapeEnv) -> set[Any]:
