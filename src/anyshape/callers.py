@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -46,6 +46,18 @@ class Callers:
 
     def leave(self, before: Any) -> None:
         self.here.caller = before
+
+    def coming_from(self, token: object, call: Callable[..., Any]) -> Callable[..., Any]:
+        """A function whose calls are those of one callable."""
+
+        def known(*args: Any, **kwargs: Any) -> Any:
+            before = self.enter(token)
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self.leave(before)
+
+        return known
 
     def note(self, program: Any) -> None:
         """A program serves the call at hand."""

@@ -63,6 +63,7 @@ class CompiledFunction(Generic[P, R]):
         self._function = function
         self._target = target
         self._engine = engine
+        self._caller = None if regions.module_of(function) is None else engine.callers.join(engine.programs)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
@@ -113,12 +114,12 @@ class CompiledFunction(Generic[P, R]):
     @property
     def programs(self) -> tuple[Program, ...]:
         """What was compiled and is alive."""
-        return self._engine.views()
+        return self._engine.views(self._caller)
 
     @property
     def fallbacks(self) -> dict[str, int]:
         """How often a call ran eagerly, by reason."""
-        return dict(self._engine.fallbacks)
+        return dict(self._engine.fallbacks_of(self._caller))
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -309,7 +310,10 @@ def compile(
         return modules.compiled(target, engine, in_front, anew=functools.partial(compile, **given))
     for around in (engine.settled, *in_front):
         target = around(target)
-    return CompiledFunction(fn, target, engine)
+    made = CompiledFunction(fn, target, engine)
+    if made._caller is not None:  # layers that are compiled in place share programs, and each shows its own
+        made._target = engine.callers.coming_from(made._caller, target)
+    return made
 
 
 _PARAMETERS = inspect.signature(compile).parameters

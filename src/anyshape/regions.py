@@ -1,7 +1,8 @@
 """Layers of one class that share their programs.
 
 Owns which compiled modules have an engine in common: those whose calls begin with the same code and that are compiled
-in the same way, while they are alive. A module that is compiled a second time has an engine of its own.
+in the same way, in place or not, while they are alive. A module that is compiled a second time has an engine of its
+own.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import types
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import torch
 
 from anyshape._torch import modules
 from anyshape.engine import Engine
@@ -28,32 +31,40 @@ _regions: dict[Any, _Region] = {}
 
 def engine_for(fn: Any, given: Mapping[str, Any], new: Callable[[], Engine]) -> Engine:
     """The engine of the other modules of this class that were compiled like it; a new one where there are none."""
-    key = _key(fn, given)
+    module = module_of(fn)
+    key = _key(module, fn, given) if module is not None else None
     if key is None:
         return new()
     for gone in [k for k, region in _regions.items() if not region.members]:
         del _regions[gone]
     region = _regions.get(key)
     engine = region.engine() if region is not None else None
-    if region is None or engine is None or any(fn is member for member in region.members):
+    if region is None or engine is None or any(module is member for member in region.members):
         engine = new()
         region = _regions[key] = _Region(engine)
-    region.members.add(fn)
+    region.members.add(module)
     return engine
 
 
-def _key(fn: Any, given: Mapping[str, Any]) -> Any:
-    """What modules have in common that share programs; None for functions, and for what cannot be told."""
-    if not modules.is_module(fn):
-        return None
-    forward = getattr(fn.forward, "__func__", None)
+def module_of(fn: Any) -> Any:
+    """The module that is compiled, by itself or by its calls (in place); None for other functions."""
+    if modules.is_module(fn):
+        return fn
+    owner = getattr(fn, "__self__", None)
+    in_place = modules.is_module(owner) and getattr(fn, "__func__", None) is torch.nn.Module._call_impl
+    return owner if in_place else None
+
+
+def _key(module: Any, fn: Any, given: Mapping[str, Any]) -> Any:
+    """What modules have in common that share programs; None for what cannot be told."""
+    forward = getattr(module.forward, "__func__", None)
     if not isinstance(forward, types.FunctionType):  # a forward of this instance alone
         return None
     options = given["options"]
     settled = tuple(sorted((k, repr(v)) for k, v in options.items())) if options else None
     rest = tuple((k, v) for k, v in given.items() if k != "options")
     try:
-        key = (type(fn), forward.__code__, settled, rest)
+        key = (type(module), module is fn, forward.__code__, settled, rest)
         hash(key)
     except TypeError:
         return None

@@ -310,6 +310,35 @@ def test_layers_of_one_class_share_programs() -> None:
     assert {len(layer.programs) for layer in layers} == {1}
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_layers_that_are_compiled_in_place_share_programs(named: bool) -> None:
+    graphs = Counted()
+    plain = [Scaled() for _ in range(10)]
+    layers = copy.deepcopy(plain)
+    for layer in layers:
+        if named:
+            layer.compile(backend="anyshape", options={"backend": graphs})
+        else:
+            anyshape.compile(layer, backend=graphs, in_place=True)
+    same(nn.Sequential(*layers), nn.Sequential(*plain), 2, 3, 5, 1, 0)
+    assert graphs.graphs <= 2
+    last: Any = layers[-1]._compiled_call_impl
+    if not named:
+        assert [p.calls > 0 for p in last.programs] == [True] and last.fallbacks == {}
+
+
+def test_modules_of_one_class_that_are_compiled_in_place_show_their_own_programs() -> None:
+    wide, narrow = (nn.Sequential(nn.Linear(3, 5)), nn.Sequential(nn.Tanh()))
+    calls: list[Any] = []
+    for module in (wide, narrow):
+        anyshape.compile(module, backend="eager", in_place=True)
+        calls.append(module._compiled_call_impl)
+    wide(torch.ones(2, 3))
+    assert [len(call.programs) for call in calls] == [1, 0]
+    narrow(torch.ones(2, 3))
+    assert [len(call.programs) for call in calls] == [1, 1]
+
+
 def test_modules_of_one_class_show_their_own_programs() -> None:
     wide, narrow = nn.Sequential(nn.Linear(3, 5), nn.ReLU()), nn.Sequential(nn.Tanh())
     f, g = anyshape.compile(wide, backend="eager"), anyshape.compile(narrow, backend="eager")
