@@ -63,7 +63,7 @@ class CompiledFunction(Generic[P, R]):
         self._function = function
         self._target = target
         self._engine = engine
-        self._caller = None if regions.module_of(function) is None else engine.callers.join(engine.programs)
+        self._caller = None if modules.module_of(function) is None else engine.callers.join(engine.programs)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:

@@ -12,8 +12,6 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
-
 from anyshape._torch import modules
 from anyshape.engine import Engine
 
@@ -31,7 +29,7 @@ _regions: dict[Any, _Region] = {}
 
 def engine_for(fn: Any, given: Mapping[str, Any], new: Callable[[], Engine]) -> Engine:
     """The engine of the other modules of this class that were compiled like it; a new one where there are none."""
-    module = module_of(fn)
+    module = modules.module_of(fn)
     key = _key(module, fn, given) if module is not None else None
     if key is None:
         return new()
@@ -44,15 +42,6 @@ def engine_for(fn: Any, given: Mapping[str, Any], new: Callable[[], Engine]) -> 
         region = _regions[key] = _Region(engine)
     region.members.add(module)
     return engine
-
-
-def module_of(fn: Any) -> Any:
-    """The module that is compiled, by itself or by its calls (in place); None for other functions."""
-    if modules.is_module(fn):
-        return fn
-    owner = getattr(fn, "__self__", None)
-    in_place = modules.is_module(owner) and getattr(fn, "__func__", None) is torch.nn.Module._call_impl
-    return owner if in_place else None
 
 
 def _key(module: Any, fn: Any, given: Mapping[str, Any]) -> Any:

@@ -166,6 +166,15 @@ def is_module(value: Any) -> bool:
     return isinstance(value, torch.nn.Module)
 
 
+def module_of(fn: Any) -> Any:
+    """The module that is compiled, by itself or by its calls (in place); None for other functions."""
+    if is_module(fn):
+        return fn
+    owner = getattr(fn, "__self__", None)
+    in_place = is_module(owner) and getattr(fn, "__func__", None) is torch.nn.Module._call_impl
+    return owner if in_place else None
+
+
 def is_compiled(value: Any) -> bool:
     return isinstance(value, CompiledModule)
 
