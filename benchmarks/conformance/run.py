@@ -59,6 +59,8 @@ class Run:
                 return
             say(f"{file} {mode}: {len(ids) - len(left)} of {len(ids)}")
             self._start(mode, lines, left[: self.at_once], until)
+            if until and time.time() > until:
+                return
             if _last(lines).get("kind") != "start" and not any(i in self.of(file, mode) for i in left):
                 raise RuntimeError(f"no test of {file} was run; see {lines.with_suffix('.log')}")
 
