@@ -372,6 +372,8 @@ def _fits(node: Any, env: FreeShapeEnv) -> bool:
         return True
     largest = sympy.Float(min(torch.finfo(d).max for d in dtypes))
     exprs = [concrete.number_expr(n) for n in numbers]
+    if not all(env.recording.owns(e) or not e.free_symbols for e in exprs):
+        return False  # a number out of the data, of which nothing is known
     within = [sympy.Le(sympy.Abs(e), largest) for e in exprs]
     return all(bool(fact) if fact.is_Boolean and not fact.free_symbols else env.holds(fact) for fact in within)
 
