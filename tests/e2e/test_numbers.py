@@ -134,7 +134,11 @@ def with_sizes(x: Any, a: Any) -> Any:
 
 def out_of_the_data(x: Any, a: Any) -> Any:
     y, n = (x.sum() * a).item(), x.sum().int().item()
-    return x * y, y, -y, y / 4, math.sqrt(abs(y)), n // 2, n * 0.5
+    return x * y, y, -y, y / 4, math.sqrt(abs(y)), n // 2, n * 0.5, y * a + 1e16 - 1e16
+
+
+def rounded_floats(x: Any, a: Any) -> Any:
+    return x + 1, math.floor(a) * 0.5, int(a) * 0.25, x * (round(a) / 2), math.ceil(a) // 3 * 0.5
 
 
 def given_large(x: Any, n: Any) -> Any:
@@ -176,7 +180,8 @@ CASES: list[tuple[Callable[..., Any], list[tuple[Any, ...]]]] = [
     (angles, numbers(0.5, 2.0, math.inf, -1.5, 1e300, math.nan, 0.0)),
     (arcs, numbers(0.5, 1.0, 2.0, -0.5, 0.0, math.nan)),
     (with_sizes, [*numbers(0.5, -0.0, math.inf, math.nan), *numbers(-0.0, math.inf, size=0)]),
-    (out_of_the_data, numbers(0.5, 2.0, -1.5)),
+    (out_of_the_data, [*numbers(0.5, 2.0, -1.5), (torch.zeros(2), -1.5)]),
+    (rounded_floats, numbers(0.5, -2.5, 1e300, 1e19, 3.0)),
     (given_large, numbers(2, True, 2**70)),
 ]
 
@@ -223,6 +228,22 @@ def test_what_stock_has_compiled_before_is_not_used(function: Any) -> None:
     assert not compiled.fallbacks
     torch.compiler.reset()
     assert repr(_outcome(torch.compile(function, backend="eager", dynamic=True), arguments)) == repr(before)
+
+
+def test_a_call_that_nobody_counts_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = next(scalars.programs(0, 0, 1))
+    monkeypatch.setattr(scalar_oracle, "_compiled", lambda fn, target: _Uncounted(fn))
+    assert "none is counted" in str(scalar_oracle.difference(program, Target()))
+
+
+class _Uncounted:
+    programs = fallbacks = ()
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
 
 
 def _outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

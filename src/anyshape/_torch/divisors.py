@@ -44,6 +44,7 @@ _DOMAINS: dict[Any, tuple[float, float]] = {
 }
 _SHIFTS = (operator.lshift, operator.rshift)
 _GROWING = (operator.mul, operator.pow, operator.lshift)
+_ROUNDED = (torch.sym_int, math.floor, math.ceil, math.trunc, int, round)
 _BITS = 63
 _BITS_OF_DOUBLES = 53
 
@@ -111,8 +112,8 @@ def _require_a_float(number: Any) -> None:
 
 
 def require_of(call: Any, result: Any) -> None:
-    """Have a product of the function be a number that kernels hold."""
-    if call in _GROWING:
+    """Have a product of the function, or what a float is rounded to, be a number that kernels hold."""
+    if call in _GROWING or call in _ROUNDED:
         _require_within(result, _BITS)
 
 

@@ -368,7 +368,7 @@ def _fits(node: Any, env: FreeShapeEnv) -> bool:
         dtypes = {result.dtype}
     if not dtypes or not all(d.is_floating_point for d in dtypes):
         return False
-    if node.target in _UNBOUNDED:
+    if node.target in _UNBOUNDED or dtypes == {torch.float64}:
         return True
     largest = sympy.Float(min(torch.finfo(d).max for d in dtypes))
     exprs = [concrete.number_expr(n) for n in numbers]
