@@ -284,7 +284,7 @@ class Engine:
         """Why no program is made of a frame: there are as many as may be that differ from it in one thing."""
         code = frame.f_code
         known = [p for p in self.callers.own(self.programs) if p.origin is code]
-        programs = {p.code(): p for p in known if p.code is not None}
+        programs = {id(p.code()): p for p in known if p.code is not None}
         reached = self._limits.reached(code, guard_differences.found(code, frame.f_locals, programs))
         if reached and (self._fullgraph or guard_differences.fails_at_the_limit()):
             raise guard_differences.limit_error(reached)

@@ -91,6 +91,60 @@ def itself(x: Any, a: Any) -> Any:
     return x * a if a == a else x - 1
 
 
+def beyond_float32(x: Any, n: Any) -> Any:
+    return n * 0.5, x.double() * (n * 0.5 + 0.25), float(n) + 0.25, torch.full((2,), n / 4, dtype=torch.float64)
+
+
+def remainders(x: Any, n: Any) -> Any:
+    return x * (n % 3 * 0.5), (n % 7) / 4 + x.double(), ~n, x + ~x.shape[0]
+
+
+def in_ranges(x: Any, n: Any) -> Any:
+    return x + 1, n in range(3), n not in range(9, 0, -2), 3 in range(n % 7), n / 2 in range(9), 4 in range(0, 10, 3)
+
+
+def complex_equals(x: Any, n: Any) -> Any:
+    return x + 1, n == 2 + 0j, complex(n) != n, x.shape[0] == 3 + 0j
+
+
+def shifted(x: Any, n: Any) -> Any:
+    try:
+        y = 1 << n if n < 90 else 0
+    except ValueError as error:
+        y = str(error)
+    return x + 1, y, 100 >> n % 5
+
+
+def with_constants_of_dicts(x: Any, n: Any) -> Any:
+    return x + 1, max(n, 1, 2, key=lambda m: -m), {"n": n}, slice(0, n)
+
+
+def angles(x: Any, a: Any) -> Any:
+    return x + 1, math.sin(a), math.tan(a), math.cosh(a)
+
+
+def arcs(x: Any, a: Any) -> Any:
+    return x + 1, math.asin(a), math.sqrt(a * 3), math.log2(a)
+
+
+def with_sizes(x: Any, a: Any) -> Any:
+    size = x.shape[0]
+    return x + 1, size * a, a - size, -size * a, size + a, x.numel() / (a or 1.0)
+
+
+def out_of_the_data(x: Any, a: Any) -> Any:
+    y, n = (x.sum() * a).item(), x.sum().int().item()
+    return x * y, y, -y, y / 4, math.sqrt(abs(y)), n // 2, n * 0.5, y * a + 1e16 - 1e16
+
+
+def rounded_floats(x: Any, a: Any) -> Any:
+    return x + 1, math.floor(a) * 0.5, int(a) * 0.25, x * (round(a) / 2), math.ceil(a) // 3 * 0.5
+
+
+def given_large(x: Any, n: Any) -> Any:
+    return x.roll(n, 0), torch.vander(x, n)
+
+
 def lengths(*sizes: int) -> list[tuple[Any, ...]]:
     return [(torch.arange(float(n)),) for n in sizes]
 
@@ -117,6 +171,18 @@ CASES: list[tuple[Callable[..., Any], list[tuple[Any, ...]]]] = [
     (powers, numbers(2, 3, 0, 6)),
     (itself, numbers(0.5, math.nan, -1.5, math.inf)),
     (infinite, numbers(0.5, math.inf, math.nan, 2.0)),
+    (beyond_float32, numbers(2, 2**24 + 1, -(2**31) - 3, 2**40 + 1, 2**53 - 1)),
+    (remainders, numbers(2, -7, 0, 2**24 + 1, True)),
+    (in_ranges, numbers(2, 5, True, -3, 0, 2**53 + 1)),
+    (complex_equals, numbers(2, 5, True, 2**53 + 1)),
+    (shifted, numbers(2, 5, -3, 0, -1)),
+    (with_constants_of_dicts, numbers(2, 5, True, 2**53 + 1)),
+    (angles, numbers(0.5, 2.0, math.inf, -1.5, 1e300, math.nan, 0.0)),
+    (arcs, numbers(0.5, 1.0, 2.0, -0.5, 0.0, math.nan)),
+    (with_sizes, [*numbers(0.5, -0.0, math.inf, math.nan), *numbers(-0.0, math.inf, size=0)]),
+    (out_of_the_data, [*numbers(0.5, 2.0, -1.5), (torch.zeros(2), -1.5)]),
+    (rounded_floats, numbers(0.5, -2.5, 1e300, 1e19, 3.0)),
+    (given_large, numbers(2, True, 2**70)),
 ]
 
 
@@ -134,6 +200,12 @@ def test_numbers_are_eagers(function: Callable[..., Any], calls: list[tuple[Any,
         (texts, [*numbers(2), *numbers(-5, size=4)], 1),
         (rounded, [(torch.ones(s), n) for s, n in ((4, 15), (6, -25), (12, 5), (17, 0))], 1),
         (tensors_divided, numbers(2, 7, -3), 1),
+        (beyond_float32, numbers(2, 2**24 + 1, -(2**31) - 3), 1),
+        (remainders, numbers(2, -7, 0, 2**24 + 1), 1),
+        (angles, numbers(0.5, 2.0, -1.5, 0.0), 1),
+        (arcs, numbers(0.5, 1.0, 0.25), 1),
+        (shifted, numbers(2, 5, 0), 1),
+        (out_of_the_data, numbers(0.5, 2.0, 1.5), 1),
     ],
 )
 def test_numbers_are_one_program(function: Any, calls: Any, most: int) -> None:
@@ -142,6 +214,36 @@ def test_numbers_are_one_program(function: Any, calls: Any, most: int) -> None:
         compiled(*arguments)
     assert len(compiled.programs) <= most
     assert not compiled.fallbacks
+
+
+@pytest.mark.parametrize("function", [rounded, complex_equals])
+def test_what_stock_has_compiled_before_is_not_used(function: Any) -> None:
+    torch.compiler.reset()
+    arguments = numbers(12)[0]
+    stock = torch.compile(function, backend="eager", dynamic=True)
+    before = _outcome(stock, arguments)
+    compiled = anyshape.compile(function, backend="eager")
+    for given in (*numbers(15, size=4), *numbers(7, size=5)):
+        assert scalar_oracle.difference_of(_outcome(function, given), _outcome(compiled, given)) is None
+    assert not compiled.fallbacks
+    torch.compiler.reset()
+    assert repr(_outcome(torch.compile(function, backend="eager", dynamic=True), arguments)) == repr(before)
+
+
+def test_a_call_that_nobody_counts_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = next(scalars.programs(0, 0, 1))
+    monkeypatch.setattr(scalar_oracle, "_compiled", lambda fn, target: _Uncounted(fn))
+    assert "none is counted" in str(scalar_oracle.difference(program, Target()))
+
+
+class _Uncounted:
+    programs = fallbacks = ()
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
 
 
 def _outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 
 import anyshape
-from anyshape._torch import repairs
+from anyshape._torch import numbers, repairs
 
 Proof = Callable[[], None]
 PROOFS: dict[str, Proof] = {}
@@ -149,6 +149,36 @@ def _() -> None:
     compare(lambda x: (x + 1, divmod(x.shape[0], 3)), *((randn(n),) for n in (4, 7)), fullgraph=True, programs=1)
 
 
+@proof("number_members.range_count")
+def _() -> None:
+    compare(lambda x, n: x * 2 if n in range(3) else x, [randn(3), 2], [randn(3), 5], programs=2)
+
+
+@proof("number_members.compared")
+def _() -> None:
+    compare(lambda x, n: (x + 1, n == 2 + 0j), [randn(3), 2], [randn(3), 3])
+
+
+@proof("numbers.inverted")
+def _() -> None:
+    compare(lambda x, n: (x + ~n, ~n), [randn(3), 2], [randn(3), 5], programs=1)
+
+
+@proof("numbers.with_inexpressible")
+def _() -> None:
+    compare(lambda x, a: (x + 1, x.shape[0] * a), [randn(3), 0.5], [randn(3), -0.0], backend="aot_eager")
+
+
+@proof("int_tensors.meta_call")
+def _() -> None:
+    compare(lambda x, n: (x + 1, n * 0.5), [randn(3), 2], [randn(3), 2**24 + 1], backend="aot_eager", programs=1)
+
+
+@proof("int_tensors.function_of_tensors")
+def _() -> None:
+    compare(lambda x, n: x * (n % 3 * 0.5), [randn(3), 2], [randn(3), 7], backend="aot_eager", programs=1)
+
+
 @proof("float_arithmetic.method")
 def _() -> None:
     compare(lambda x, a: (x + 1, a + 1e16 - 1e16), *((randn(3), a) for a in (1.5, 3.25)))
@@ -267,6 +297,8 @@ def _() -> None:
 def is_right(name: str) -> tuple[bool, str]:
     """Whether the program is right now; nothing that was compiled before is of use."""
     torch._dynamo.reset()
+    numbers.HANDLERS.clear()
+    numbers.binop_handlers.cache_clear()
     try:
         with torch._inductor.config.patch(fx_graph_cache=False), warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,10 +1,11 @@
 """What Python insists on in arithmetic, and what kernels hold.
 
 Owns what a number that the function computes insists on. A divisor is not 0: an expression does not tell any more
-(`(n * m) // m` is `n` to torch), and kernels end the process. An int stays within 64 bits, and within 53 where it is
-divided to a float: kernels compute with no more. A tensor of ints is not divided by 0, and what is beyond the largest
-float is an infinity to `torch.tensor` alone. Where that does not hold the call runs eagerly, which raises, catches
-or computes as Python does.
+(`(n * m) // m` is `n` to torch), and kernels end the process. What something is shifted by is not negative, and what
+`math.asin` and its like are given has a value. An int stays within 64 bits, also one that a kernel is given, and within
+53 where it is divided to a float: kernels compute with no more. A tensor of ints is not divided by 0, and what is
+beyond the largest float is an infinity to `torch.tensor` alone. Where that does not hold the call runs eagerly, which
+raises, catches or computes as Python does.
 """
 
 from __future__ import annotations
@@ -25,13 +26,32 @@ _OF_TENSORS = {"div", "divide", "floor_divide", "floordiv", "remainder", "mod", 
 _NEW = torch._refs.tensor  # what Dynamo makes of `torch.tensor`
 _LARGEST = torch.finfo(torch.float32).max
 _COMPARISONS = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
+_INFINITY = math.nextafter(math.inf, 0)
+# Of what Dynamo makes of functions of `math`: the least and the greatest number that Python takes.
+_DOMAINS: dict[Any, tuple[float, float]] = {
+    getattr(torch, f"_sym_{name}", None): domain
+    for name, domain in {
+        "sqrt": (0.0, _INFINITY),
+        "log2": (5e-324, _INFINITY),
+        "cos": (-_INFINITY, _INFINITY),
+        "sin": (-_INFINITY, _INFINITY),
+        "tan": (-_INFINITY, _INFINITY),
+        "cosh": (-710.0, 710.0),
+        "sinh": (-710.0, 710.0),
+        "asin": (-1.0, 1.0),
+        "acos": (-1.0, 1.0),
+    }.items()
+}
+_SHIFTS = (operator.lshift, operator.rshift)
 _GROWING = (operator.mul, operator.pow, operator.lshift)
+_ROUNDED = (torch.sym_int, math.floor, math.ceil, math.trunc, int, round)
 _BITS = 63
 _BITS_OF_DOUBLES = 53
 
 
 def require(call: Any, args: Sequence[Any]) -> None:
-    """Have a division of the function insist on what Python insists on."""
+    """Have an operator of the function insist on what Python insists on."""
+    _require_arguments(call, args)
     if call is _NEW:
         for number in concrete.leaves(args[:1]):
             _require_a_float(number)
@@ -42,6 +62,10 @@ def require(call: Any, args: Sequence[Any]) -> None:
         return
     if call in _COMPARISONS:
         _note_compared(args)
+    if call in _DOMAINS:
+        _require_domain(args[0], *_DOMAINS[call])
+    if call in _SHIFTS and isinstance(args[1], torch.SymInt):
+        torch._check(args[1] >= 0, lambda: "negative shift count")
     if call not in _DIVISIONS:
         return
     if isinstance(args[1], (torch.SymInt, torch.SymFloat)):
@@ -50,12 +74,31 @@ def require(call: Any, args: Sequence[Any]) -> None:
         _require_within(number, _BITS_OF_DOUBLES)
 
 
+def _require_arguments(call: Any, args: Sequence[Any]) -> None:
+    """No kernel takes an int beyond 64 bits; what calls it from Python may have made another of it."""
+    if getattr(call, "__module__", None) in ("_operator", "math", "builtins"):
+        return
+    if any(type(n) is int and not -(1 << _BITS) <= n < 1 << _BITS for n in concrete.leaves(args)):
+        raise OverflowError(f"{name_of(call)} is given an int of more than {_BITS} bits")
+
+
 def _note_compared(args: Sequence[Any]) -> None:
     """What floats are compared: `a == a` is no question to sympy, and nan is another answer."""
     for number in args:
         if isinstance(number, torch.SymFloat):
             env = number.node.shape_env
             env.recording.compared |= concrete.number_expr(number).free_symbols & env.recording.symbols.keys()
+
+
+def _require_domain(number: Any, least: float, most: float) -> None:
+    if not isinstance(number, (torch.SymInt, torch.SymFloat)):
+        return
+    env, expr = number.node.shape_env, concrete.number_expr(number)
+    if not env.recording.owns(expr) or env.recording.are_sizes(expr):
+        return
+    facts = (sympy.Ge(expr, sympy.Float(least)), sympy.Le(expr, sympy.Float(most)))
+    if not all(env.holds(fact) for fact in facts):
+        raise ValueError("math domain error")
 
 
 def _require_a_float(number: Any) -> None:
@@ -69,8 +112,8 @@ def _require_a_float(number: Any) -> None:
 
 
 def require_of(call: Any, result: Any) -> None:
-    """Have a product of the function be a number that kernels hold."""
-    if call in _GROWING:
+    """Have a product of the function, or what a float is rounded to, be a number that kernels hold."""
+    if call in _GROWING or call in _ROUNDED:
         _require_within(result, _BITS)
 
 

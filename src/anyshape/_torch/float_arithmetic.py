@@ -16,6 +16,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.sym_node import SymNode
 from torch.utils._sympy.functions import FloatTrueDiv, IntTrueDiv
 from torch.utils._sympy.interp import handlers
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from anyshape._torch.repairs import Place, repair
 from anyshape._torch.scalar_arguments import is_expressible
@@ -80,8 +81,10 @@ _OF_FLOATS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]
 
 
 def _of_arguments(node: Any) -> bool:
-    """Whether an int or float argument is part of a number."""
+    """Whether an int or float argument, or a float out of the data, is part of a number."""
     recording = node.shape_env.recording
+    if any(symbol_is_type(s, SymT.UNBACKED_FLOAT) for s in node.expr.free_symbols):
+        return True
     return bool(recording.owns(node.expr) and not recording.are_sizes(node.expr))
 
 

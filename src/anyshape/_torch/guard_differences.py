@@ -44,14 +44,14 @@ class Difference:
 
 
 def found(
-    code: types.CodeType, names: Mapping[str, Any], programs: Mapping[types.CodeType, Any]
+    code: types.CodeType, names: Mapping[str, Any], programs: Mapping[int, Any]
 ) -> Iterator[tuple[Any, Difference]]:
     """For each program of a frame's code that refuses these names for another reason than sizes: the reason.
 
-    `programs` are by their compiled code.
+    `programs` are by the id of their compiled code, whose constants may have no hash.
     """
     for entry in _debug_get_cache_entry_list(code) if programs else ():
-        program = programs.get(entry.code)
+        program = programs.get(id(entry.code))
         if program is None:
             continue
         failed = entry.guard_manager.check_verbose(names)

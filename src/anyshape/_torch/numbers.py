@@ -8,6 +8,7 @@ in _prims_common), and a complex number is never symbolic, so the size would be 
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -21,13 +22,43 @@ from torch._dynamo.variables.lists import TupleVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 
 from anyshape._torch.repairs import repair
+from anyshape._torch.scalar_arguments import is_expressible
 
 _ON_FLOATS = {
     "nb_floor_divide_impl": operator.floordiv,
     "nb_remainder_impl": operator.mod,
     "nb_power_impl": operator.pow,
 }
+_OF_NUMBERS = {
+    "nb_add_impl": operator.add,
+    "nb_subtract_impl": operator.sub,
+    "nb_multiply_impl": operator.mul,
+    "nb_true_divide_impl": operator.truediv,
+}
 _stock = prims_common.dtype_to_type_ctor
+
+
+HANDLERS: dict[Any, Any] = {}
+binop_handlers = functools.cache(BuiltinVariable._binop_handlers.__wrapped__)
+_KEPT: Any = {
+    "scope": "capture",
+    "phase": "capture",
+    "kind": "meaning",
+    "symptom": "After a capture of stock torch's, `round(n, -1)` is what stock makes of it, and the other way round.",
+    "cause": "variables/builtin.py:BuiltinVariable keeps the methods that it has once called for a builtin.",
+    "cure": "A capture keeps its own.",
+    "goes": "with the repairs of methods of BuiltinVariable",
+}
+
+
+@repair("torch._dynamo.variables.builtin:BuiltinVariable.call_function_handler_cache", **_KEPT)
+def handlers(stock: Any) -> Any:
+    return HANDLERS
+
+
+@repair("torch._dynamo.variables.builtin:BuiltinVariable._binop_handlers", **_KEPT)
+def handlers_of_operators(stock: Any) -> Any:
+    return staticmethod(binop_handlers)
 
 
 @repair(
@@ -91,8 +122,51 @@ def _of_constants(stock: Any, name: str) -> Any:
     return impl
 
 
+@repair(
+    *(f"torch._dynamo.variables.tensor:SymNodeVariable.{name}" for name in _OF_NUMBERS),
+    scope="capture",
+    phase="capture",
+    broken="2.13-2.15",
+    symptom="`x.shape[0] * -0.0` is 0.0, and a size of 0 times infinity is no nan.",
+    cause="An expression has no -0.0, infinities and nan.",
+    cure="What is computed with one of these is computed from the numbers of the call.",
+    goes="when expressions have them",
+    absent="skip",
+)
+def _with_inexpressible(stock: Any, name: str) -> Any:
+    def impl(self: Any, tx: Any, other: Any, *args: Any) -> Any:
+        number = _constant(other)
+        if type(number) is not float or is_expressible(number):
+            return stock(self, tx, other, *args)
+        known = [ConstantVariable.create(_value(x)) for x in (self, other)]
+        left, right = reversed(known) if args and args[0] else known
+        return BuiltinVariable(_OF_NUMBERS[name]).call_function(tx, [left, right], {})
+
+    return impl
+
+
 def _value(variable: Any) -> Any:
     return variable.evaluate_expr() if isinstance(variable, SymNodeVariable) else variable.as_python_constant()
+
+
+@repair(
+    "torch._dynamo.variables.builtin:BuiltinVariable.call_invert",
+    scope="capture",
+    phase="capture",
+    broken="2.11-2.15",
+    symptom="`~n` of a size or an int is never compiled.",
+    cause="variables/builtin.py knows ~ of constants and of tensors alone.",
+    cure="It is -1 - n.",
+    goes="when Dynamo knows ~ of symbolic numbers",
+    adds=True,
+)
+def inverted(stock: Any) -> Any:
+    def invert(self: Any, tx: Any, number: Any) -> Any:
+        if not isinstance(number, SymNodeVariable) or number.python_type() is float:
+            return stock(self, tx, number) if callable(stock) else None
+        return BuiltinVariable(operator.sub).call_function(tx, [ConstantVariable.create(-1), number], {})
+
+    return invert
 
 
 _stock_contains = dynamo_utils.iter_contains

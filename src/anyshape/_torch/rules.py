@@ -48,6 +48,11 @@ def is_given_a_float(args: Any) -> bool:
     return any(isinstance(value, SymNodeVariable) and value.python_type() is float for value in given)
 
 
+def _is_beyond_kernels(value: Any) -> bool:
+    number = value.as_python_constant() if isinstance(value, ConstantVariable) else None
+    return type(number) is int and not -(1 << 63) <= number < 1 << 63
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table:
     """Rules by what they stand for. `when` is asked about the arguments of a call; where not, it is traced as ever."""
@@ -69,8 +74,10 @@ class Table:
         }
 
     def holds(self, rule: Any, tx: Any, args: Any) -> bool:
-        """Not inside a rule: what that calls is traced as ever."""
-        return rule is not None and getattr(tx, "f_code", None) not in self.codes and self.when(args)
+        """Not inside a rule: what that calls is traced as ever. Nor with an int that no kernel takes."""
+        if rule is None or getattr(tx, "f_code", None) in self.codes or any(map(_is_beyond_kernels, args)):
+            return False
+        return self.when(args)
 
 
 _ABOUT: Any = {

@@ -368,10 +368,12 @@ def _fits(node: Any, env: FreeShapeEnv) -> bool:
         dtypes = {result.dtype}
     if not dtypes or not all(d.is_floating_point for d in dtypes):
         return False
-    if node.target in _UNBOUNDED:
+    if node.target in _UNBOUNDED or dtypes == {torch.float64}:
         return True
     largest = sympy.Float(min(torch.finfo(d).max for d in dtypes))
     exprs = [concrete.number_expr(n) for n in numbers]
+    if not all(env.recording.owns(e) or not e.free_symbols for e in exprs):
+        return False  # a number out of the data, of which nothing is known
     within = [sympy.Le(sympy.Abs(e), largest) for e in exprs]
     return all(bool(fact) if not fact.free_symbols else _holds(fact, env) for fact in within)
 

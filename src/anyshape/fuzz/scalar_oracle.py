@@ -1,7 +1,7 @@
 """Whether a compiled program over Python numbers does what eager does.
 
-Owns the verdict on one: values, Python types and the sign of zeros of all that comes back, what was written to, and
-the type of an error.
+Owns the verdict on one: values, Python types and the sign of zeros of all that comes back, what was written to, the
+type of an error, and that calls which run eagerly are counted.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ def difference(program: Program, target: Target) -> str | None:
         text = difference_of(want, got)
         if text is not None:
             return f"call {number} ({call}): {text}"
+    if target.compiler == "anyshape" and not made.programs and not made.fallbacks:
+        return "all calls ran eagerly, and none is counted"
     return None
 
 
@@ -84,7 +86,7 @@ def shrunk(program: Program, fails: Callable[[Program], bool], *, seconds: float
     return program
 
 
-def _compiled(fn: Callable[..., Any], target: Target) -> Callable[..., Any]:
+def _compiled(fn: Callable[..., Any], target: Target) -> Any:
     if target.compiler == "anyshape":
         return compiler.compile(fn, backend=target.backend)
     return torch.compile(fn, backend=target.backend, dynamic=False)
@@ -110,7 +112,11 @@ def difference_of(want: Any, got: Any) -> str | None:
         return _tensors_differ(want, got)
     if type(want) is not type(got):
         return f"{type(want).__name__} {want!r:.80}, compiled {type(got).__name__} {got!r:.160}"
-    if isinstance(want, tuple):
+    if isinstance(want, dict):
+        return difference_of(tuple(want.items()), tuple(got.items()))
+    if isinstance(want, (tuple, list)):
+        if len(want) != len(got):
+            return f"{len(want)} values, compiled {len(got)}"
         return next((text for pair in zip(want, got, strict=True) if (text := difference_of(*pair)) is not None), None)
     if isinstance(want, float) and not isinstance(want, bool):
         alike = want.hex() == got.hex() or (math.isnan(want) and math.isnan(got))

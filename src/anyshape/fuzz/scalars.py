@@ -19,13 +19,20 @@ _INTS = (
     "round({i})", "round({i}, -1)", "int({i})", "int({f})", "round({f})", "math.floor({f})", "math.ceil({f})",
     "math.gcd({i}, {i})", "({b} + {i})", "int({b})", "({i} if {b} else {i})", "math.isqrt(abs({i}))",
     "({i}).bit_length()",
-    "math.trunc({f})", "({i} // {k})", "({i} % {k})", "({k} // {i})", "sum([{i}, {i}])",
+    "math.trunc({f})", "({i} // {k})", "({i} % {k})", "({k} // {i})", "sum([{i}, {i}])", "max({i}, {i}, key=abs)",
+    "(1 << ({i} % 9 - 3))", "({i} >> ({i} % 9 - 3))", "len(range({i} % 9))", "math.factorial({i} % 9)",
+    "pow({i}, 2, 7)",
+    "sorted([{i}, 2, {i}])[1]", "divmod({i}, {k})[0]", "int({i} / {k})", "({b} - {b})",
 )  # fmt: skip
 _FLOATS = (
     "({f} + {f})", "({f} - {f})", "({f} * {f})", "({f} / {f})", "({i} / {i})", "({f} // {f})", "({f} % {f})",
     "(-{f})", "abs({f})", "float({i})", "({f} + {i})", "({i} * {f})", "({i} / {k})", "({f} * {f} + {f})",
     "math.copysign({f}, {f})", "math.sqrt(abs({f}))", "math.exp(-abs({f}))", "({f} ** 2)", "({f} if {b} else {f})",
     "round({f}, 1)", "math.fmod({f}, {f})", "math.sin({f})", "({i} ** -2)", "float({b})", "({f} + 1e16 - 1e16)",
+    "math.asin({f})", "math.cosh({f})", "math.log2({f})", "math.tan({f})", "math.log(abs({f}) + 1)",
+    "({i} % {k} * 0.5)",
+    "(y.item() * 0.5)", "z.item()", "(z.item() * {f})", "sum([{f}, {i}])", "(x.shape[0] * {f})",
+    "math.floor({f}) * 0.5",
 )  # fmt: skip
 _ANY = (
     "max({f}, {i})",
@@ -35,11 +42,19 @@ _ANY = (
     "max({b}, {i})",
     "({i} ** {k})",
     "f'{{{i}}}'",
+    "f'{{{i}:>6}}'",
+    "str({i})",
+    "[{i}, {f}][1:]",
+    "slice({i}, {i})",
+    "{{'n': {i}, 'a': {f}}}",
 )
 _BOOLS = (
     "({i} < {i})", "({i} <= {i})", "({i} == {i})", "({i} != {i})", "({f} > {f})", "({f} >= {i})", "({f} == {i})",
     "(not {b})", "({b} and {b})", "({b} or {b})", "bool({i})", "({i} in ({i}, 2))", "(2 in x.shape)", "(0 in [{i}, 2])",
     "math.isnan({f})", "math.isinf({f})", "({f}).is_integer()", "isinstance({i}, bool)", "({i} % 2 == 0)",
+    "({i} in range({k}))", "({k} in range({i} % 9))", "({i} == complex({i}, 0))", "(0 < {i} <= 7)",
+    "({f} in (0.5, {f}))",
+    "({i} in {{2: 1, 5: 2}})", "({i} == {f})",
 )  # fmt: skip
 _TENSORS = (
     "x + {i}", "x * {f}", "x[: {i}]", "x[{i} :]", "x[: {k} // {i}]", "x.new_ones(({i} % 7,))", "torch.full((3,), {i})",
@@ -51,6 +66,12 @@ _TENSORS = (
     "F.leaky_relu(x, {f})", "x.add(x, alpha={f})", "torch.rot90(x, {i})", "F.pad(x, (0, {i} % 4), value={f})",
     "x.pow({i} % 4)", "x ** {f}", "x.select(0, {i})", "torch.linspace(0, 1, {i} % 6)", "x.view(-1)[{i} :: 2]",
     "torch.remainder(x, {f})", "x.index_select(0, torch.tensor([{i}]))", "x.diagonal({i})", "torch.ones(3) / {i}",
+    "x.double() * {f}", "x.double() + {i}", "torch.full((2,), {f}, dtype=torch.float64)",
+    "x.var(0, correction={i} % 3)",
+    "F.layer_norm(x, x.shape[1:], eps={f})", "F.softplus(x, beta={f})", "F.hardtanh(x, -1.0, {f})", "F.elu(x, {f})",
+    "torch.round(x, decimals={i} % 4)", "x.cumsum({i} % 2)", "x.topk({i} % 3, 0)[0]", "x.repeat_interleave({i} % 3)",
+    "torch.vander(x[:, 0], {i} % 5)", "torch.tensor([{f}, {i}], dtype=torch.float64)", "x.long() << ({i} % 9)",
+    "torch.logspace(0, {f}, 3)", "F.scaled_dot_product_attention(x[None], x[None], x[None], scale={f})",
 )  # fmt: skip
 _PARTS = {"i": _INTS, "f": _FLOATS, "b": _BOOLS, "t": _TENSORS, "a": _ANY}
 _NAMES = {
@@ -73,8 +94,9 @@ INTS = (
     12,
     100,
     -100,
+    2**24 + 1,
     2**31,
-    -(2**31),
+    -(2**31) - 3,
     2**40,
     2**53 + 1,
     2**62,
@@ -86,7 +108,7 @@ INTS = (
 )
 FLOATS = ("0.5", "2.0", "-1.5", "0.0", "-0.0", "1e300", "-2.0", "float('inf')", "float('nan')", "3.0", "0.1", "1e-310")
 SIZES = (4, 3, 5, 2, 1, 0, 7)
-ARGUMENTS = "x, n, m, a, c, q, y"
+ARGUMENTS = "x, n, m, a, c, q, y, z"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,7 +190,8 @@ def _call(draw: random.Random, *, usual: bool) -> str:
     n, m, y = (draw.choice(ints) for _ in range(3))
     y = y if -(2**63) <= y < 2**63 else 3
     truth = draw.choice((True, False))
-    return f"tensor({sizes}), {n}, {m}, {draw.choice(floats)}, {draw.choice(floats)}, {truth}, torch.tensor({int(y)})"
+    a, c, z = (draw.choice(floats) for _ in range(3))
+    return f"tensor({sizes}), {n}, {m}, {a}, {c}, {truth}, torch.tensor({int(y)}), torch.tensor({z})"
 
 
 # -- smaller ones ----------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def _variance(input: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
     count = math.prod([input.shape[d] for d in given]) if given else input.numel()
     freedom = torch.full((), count, dtype=kind, device=input.device) - correction
     spread = torch.var(input.to(kind), dim, correction=0, keepdim=keepdim)
-    return spread * count / freedom.clamp_min(0)
+    return spread * count / torch.where(freedom > 0, freedom, 0)  # of nan there is none, too
 
 
 def var(input: Any, dim: Any = None, *rest: Any, **options: Any) -> Any:

@@ -35,7 +35,9 @@ _EXACT = (torch.float32, torch.float64, torch.int64)  # dtypes that products are
 
 
 def vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
-    if x.dim() != 1 or x.dtype not in _EXACT or x.requires_grad:  # the gradient of `cumprod` is for one size anyway
+    if isinstance(N, bool) or x.dim() != 1 or x.dtype not in _EXACT:
+        return torch.vander(x, N, increasing)
+    if x.requires_grad:  # the gradient of `cumprod` is for one size anyway
         return torch.vander(x, N, increasing)
     powers = _powers(x, x.shape[0] if N is None else N)
     return powers if increasing else powers.flip(1)
