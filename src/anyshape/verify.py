@@ -120,6 +120,9 @@ def identity(node: NodeRecord, names: Mapping[sympy.Basic, sympy.Basic] | None =
             storage = numbers.setdefault(value.storage, len(numbers))
             sizes, strides = renamed(value.sizes), renamed(value.strides)
             return dataclasses.replace(value, storage=storage, sizes=sizes, strides=strides, offset=offset)
+        if isinstance(value, concrete.SparseSnapshot):
+            sizes, indices, values = map(renamed, (value.sizes, value.of_indices, value.of_values))
+            return dataclasses.replace(value, sizes=sizes, of_indices=indices, of_values=values)
         if isinstance(value, concrete.ScalarSnapshot):
             return dataclasses.replace(value, expr=renamed([value.expr])[0])
         return (type(value), value) if isinstance(value, Hashable) else repr(value)
@@ -138,6 +141,8 @@ def symbols(node: NodeRecord) -> list[sympy.Basic]:
     for value in concrete.leaves((node.args, node.kwargs, node.result)):
         if isinstance(value, concrete.TensorSnapshot):
             exprs += [*value.sizes, *value.strides, value.offset]
+        elif isinstance(value, concrete.SparseSnapshot):
+            exprs += [*value.sizes, *value.of_indices, *value.of_values]
         elif isinstance(value, concrete.ScalarSnapshot):
             exprs.append(value.expr)
     exprs += node.decisions if node.choices else ()
@@ -250,11 +255,27 @@ def _leaf(
         if differs and (node.leaf_written or not _is_empty(run, real)):
             return Difference(node.name, "memory shared one way", "another")
         return None
+    if isinstance(want, concrete.SparseSnapshot):
+        return _sparse_leaf(node, run, want, got)
     if isinstance(want, concrete.ScalarSnapshot):
         value = run.rename(want.expr)
         return Difference(node.name, f"{value}", f"{got}") if run.unequal(value, concrete.number_expr(got)) else None
     if isinstance(want, (int, float, bool, str)) and want != got:
         return Difference(node.name, f"{want}", f"{got}")
+    return None
+
+
+def _sparse_leaf(node: NodeRecord, run: Any, want: concrete.SparseSnapshot, got: Any) -> Difference | None:
+    if not concrete.is_sparse(got):
+        return Difference(node.name, "a sparse tensor", type(got).__name__)
+    real = concrete.sparse_snapshot(got)
+    if (want.dtype, want.device) != (real.dtype, real.device):
+        return Difference(node.name, f"sparse {want.dtype} on {want.device}", f"{real.dtype} on {real.device}")
+    pairs = (want.sizes, real.sizes), (want.of_indices, real.of_indices), (want.of_values, real.of_values)
+    for predicted, found in pairs:
+        sizes = tuple(map(run.rename, predicted))
+        if len(sizes) != len(found) or any(map(run.unequal, sizes, found)):
+            return Difference(node.name, f"sizes {sizes} of a sparse tensor", f"{found}")
     return None
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sympy
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils import _pytree as pytree
 
 import anyshape
+from anyshape import verify
+from anyshape._torch import concrete
 from anyshape.testing import expect_programs
 
 IDS, WIDTH = 10, 4
@@ -217,3 +221,47 @@ def test_an_index_into_nothing_and_one_out_of_range_are_refused_as_in_eager(name
                 fn(*refused)
             with pytest.raises(eager.type):
                 f(*refused)
+
+
+@pytest.mark.parametrize("kind", ["embedding", "sum", "mean"])
+def test_gradients_that_are_sparse_are_of_one_program(kind: str) -> None:
+    random.seed(0)
+    own = nn.Embedding(IDS, WIDTH, sparse=True) if kind == "embedding" else None
+    model = own or nn.EmbeddingBag(IDS, WIDTH, mode=kind, sparse=True)
+    f = anyshape.compile(model, backend="aot_eager")
+    with expect_programs(1, f):
+        for batch, most in ((3, 3), (1, 2), (2, 1), (7, 3), (1, 1), (0, 1), (5, 3)):
+            each = torch.tensor([random.randrange(most) for _ in range(batch)], dtype=torch.long)
+            ids = torch.randint(0, IDS, (int(each.sum()),))
+            args = (ids,) if own else (ids, each.cumsum(0) - each)
+            grads = []
+            for call in (f, model):
+                result = call(*args)
+                (grad,) = torch.autograd.grad(result.square().sum(), list(model.parameters()))
+                assert grad.layout is torch.sparse_coo
+                grads += [(result.detach(), grad.coalesce().indices(), grad.coalesce().values())]
+            torch.testing.assert_close(*grads)
+    assert not f.fallbacks and not f.programs[0].untold
+
+
+def test_a_sparse_result_is_verified_by_all_its_sizes() -> None:
+    """At other sizes a capture that is wrong about one of them does not hold."""
+    f = anyshape.compile(nn.Embedding(IDS, WIDTH, sparse=True), backend="aot_eager")
+    f(torch.zeros(5, dtype=torch.long))
+    (program,) = f._engine.programs
+    (node,) = [n for n in program.recording.aten if isinstance(n.result, concrete.SparseSnapshot)]
+    ((symbol,),) = [expr.free_symbols for expr in node.result.of_values[:1]]
+    right = node.result
+    for wrong in (
+        {"sizes": (sympy.Integer(IDS), symbol)},
+        {"of_indices": (sympy.Integer(1), symbol + 1)},
+        {"of_values": (symbol + 1, sympy.Integer(WIDTH))},
+        {"of_values": (symbol,)},
+        {"dtype": torch.float64},
+    ):
+        node.result = dataclasses.replace(right, **wrong)
+        assert all(verify.differs(node, {symbol: sympy.Integer(n)}) for n in (0, 1, 7))
+        assert verify.follow(node, {symbol: sympy.Integer(7)}).difference is not None
+    node.result = right
+    for n in (0, 1, 7):
+        assert verify.follow(node, {symbol: sympy.Integer(n)}).difference is None

@@ -53,6 +53,20 @@ class TensorSnapshot:
 
 
 @dataclasses.dataclass(frozen=True)
+class SparseSnapshot:
+    """A sparse result's metadata: its own sizes, and those of the indices and values that it is made of.
+
+    Whether it is coalesced is told by the call itself when it runs; what reads a sparse tensor is not repeated.
+    """
+
+    sizes: tuple[sympy.Expr, ...]
+    of_indices: tuple[sympy.Expr, ...]
+    of_values: tuple[sympy.Expr, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+
+@dataclasses.dataclass(frozen=True)
 class ScalarSnapshot:
     """A SymInt, SymFloat or SymBool."""
 
@@ -159,6 +173,26 @@ def snapshot(tree: Any) -> Any:
         return value
 
     return map_leaves(leaf, tree)
+
+
+def snapshot_of_result(tree: Any) -> Any:
+    """What a call gave, which is not made again from it: a sparse tensor has a snapshot, too."""
+
+    def leaf(value: Any) -> Any:
+        return sparse_snapshot(value) if is_sparse(value) else snapshot(value)
+
+    return map_leaves(leaf, tree) if any(map(is_sparse, leaves(tree))) else snapshot(tree)
+
+
+def is_sparse(value: Any) -> bool:
+    """Whether a value is a tensor of indices and values."""
+    return isinstance(value, torch.Tensor) and type(value) in _PLAIN and value.layout is torch.sparse_coo
+
+
+def sparse_snapshot(value: torch.Tensor) -> SparseSnapshot:
+    parts = value, value._indices(), value._values()
+    sizes, of_indices, of_values = (tuple(map(number_expr, part.shape)) for part in parts)
+    return SparseSnapshot(sizes, of_indices, of_values, value.dtype, value.device)
 
 
 _PLAIN: set[type] = {torch.Tensor, torch.nn.Parameter, FakeTensor}
@@ -380,6 +414,8 @@ class TracedRun(ConcreteRun):
 
 
 def _numbers_of(value: Any) -> tuple[Any, ...]:
+    if is_sparse(value):
+        return (*value.shape, *value._indices().shape, *value._values().shape)
     if isinstance(value, torch.Tensor):
         return (*value.shape, *value.stride(), value.storage_offset())
     return (value,) if isinstance(value, _NUMBERS) else ()

@@ -344,7 +344,8 @@ def aten_nodes(graph: Any, *, strides_show: bool) -> Iterator[NodeRecord]:
         record = NodeRecord(target, opaque=_is_sealed(target), sharing_shows=False, strides_show=strides_show)
         record.where = _last_line(node.meta.get("stack_trace"))
         try:
-            record.args, record.kwargs, record.result = concrete.snapshot((args, kwargs, result))
+            record.args, record.kwargs = concrete.snapshot((args, kwargs))
+            record.result = concrete.snapshot_of_result(result)
         except concrete.NotPlain:
             record.opaque = True
         yield record
