@@ -8,6 +8,7 @@ usage: python -m benchmarks.zoo [--json FILE] [--html FILE] [--only NAME ...] [-
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import multiprocessing
 import pathlib
@@ -58,7 +59,8 @@ def main() -> None:
     versions = report.versions()
     key = f"{versions['torch']} {options.backend}"
     mine = results.setdefault(key, {"versions": versions, "models": {}})["models"]
-    jobs = [(n, w) for n in options.only for w in options.ways if w != "training" or measure.ROWS[n].trains]
+    there = [n for n in options.only if importlib.util.find_spec(measure.ROWS[n].library)]
+    jobs = [(n, w) for n in there for w in options.ways if w != "training" or measure.ROWS[n].trains]
     jobs = [(n, w) for n, w in jobs if w not in mine.get(n, {})]
     options.json.parent.mkdir(parents=True, exist_ok=True)
     for name, way, say in report.progress(jobs):

@@ -17,12 +17,14 @@ import torch
 
 import anyshape
 from anyshape._torch import stock, trees
-from benchmarks.zoo import later, pictures, rows, sounds, text
+from benchmarks.zoo import later, libraries, mixed, newest, pictures, rows, sounds, text
 
-ROWS: dict[str, rows.Row] = {row.name: row for row in (*text.ROWS, *pictures.ROWS, *sounds.ROWS, *later.ROWS)}
+PARTS = (text, pictures, sounds, later, newest, libraries)
+ROWS: dict[str, rows.Row] = {row.name: row for part in PARTS for row in part.ROWS}
 SIZES = [(2, 16), (3, 24), (1, 16), (5, 7), (4, 32)]
 UNIT = (1, 1)
 STOCK = stock.ALL_MODES
+COLD_MODES = stock.MODES[:2]  # those that are eager's for every model
 BATCHES = [(2, 16), (3, 16), (1, 16), (5, 16), (4, 16), (7, 16)]
 
 
@@ -199,6 +201,10 @@ def measure(name: str, way: str, backend: str = "aot_eager") -> dict[str, Any]:
         return inference(row, backend)
     if way == "training":
         return training(row, backend)
+    if way == "mixed":
+        return mixed.mixed(row, backend)
+    if way.startswith("cold, "):
+        return mixed.cold(row, way.removeprefix("cold, "), backend)
     if way == "export":
         return export(row, backend)
     return beside(row, way, backend)

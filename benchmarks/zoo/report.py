@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.zoo import measure
 
 Models = Mapping[str, Mapping[str, Any]]
-WAYS = ("inference", "training", "export", *measure.STOCK)
+WAYS = ("inference", "training", "export", "mixed", *measure.STOCK, *(f"cold, {mode}" for mode in measure.COLD_MODES))
 
 
 def versions() -> dict[str, str]:
@@ -45,13 +46,18 @@ def verdict(result: Mapping[str, Any] | None) -> str:
         text += f" → {result['with_unit']}"
     if result["wrong"]:
         text += f", {len(result['wrong'])} wrong"
-    if result.get("fallbacks"):
-        text += f", {sum(result['fallbacks'].values())} eager"
+    if eager_runs(result):
+        text += f", {eager_runs(result)} eager"
     if result.get("fullgraph") is False:
         text += ", breaks"
     if result.get("error"):
         text += ", failed"
     return text
+
+
+def eager_runs(result: Mapping[str, Any]) -> int:
+    """Calls that eager had a result for and no program; what raises in eager is left to it, and is none."""
+    return sum(result.get("fallbacks", {}).values()) - int(result.get("raised", 0))
 
 
 def own_branches(result: Mapping[str, Any] | None) -> list[str]:
@@ -94,12 +100,38 @@ def bars(models: Models) -> dict[str, str]:
     if exports:
         fit = [n for n, r in exports.items() if not (r["wrong"] or r["error"])]
         found["exported, right at every size of the sweep"] = f"{len(fit)} of {len(exports)}"
+    found |= _mixed_bars({n: m for n, m in models.items() if "mixed" in m})
     for mode in measure.STOCK:
         stock = {n: m[mode] for n, m in models.items() if mode in m}
         single = [n for n, r in stock.items() if r.get("programs") == 1 and not r["wrong"]]
         if stock:
             found[f"stock, {mode}: right with one graph"] = f"{len(single)} of {len(stock)}"
     return found
+
+
+def _mixed_bars(models: Models) -> dict[str, str]:
+    if not models:
+        return {}
+    runs = {n: m["mixed"] for n, m in models.items()}
+    right = [n for n, r in runs.items() if not r["error"] and not r["wrong"]]
+    served = [n for n in right if not eager_runs(runs[n])]
+    few = [n for n in served if runs[n]["programs"] <= 2]
+    found = {
+        "no two sizes alike: equal to eager": f"{len(right)} of {len(runs)}",
+        "no two sizes alike: nothing run eagerly": f"{len(served)} of {len(runs)}",
+        "no two sizes alike: at most two programs": f"{len(few)} of {len(runs)}",
+    }
+    ratios = [r for r in (cold_ratio(m) for m in models.values()) if r is not None]
+    if ratios:
+        middle, most = statistics.median(ratios), max(ratios)
+        found["CPU time of the first five sizes, anyshape / best stock mode"] = f"median {middle:.2f}, most {most:.2f}"
+    return found
+
+
+def cold_ratio(model: Mapping[str, Any]) -> float | None:
+    """CPU seconds of the first five sizes, by those of the best stock mode."""
+    stock = [model[w]["cold"] for w in (f"cold, {mode}" for mode in measure.COLD_MODES) if model.get(w, {}).get("cold")]
+    return model["mixed"]["cold"] / min(stock) if stock and model.get("mixed", {}).get("cold") else None
 
 
 def markdown(results: Mapping[str, Any]) -> str:
@@ -112,7 +144,9 @@ def markdown(results: Mapping[str, Any]) -> str:
         titles = ["anyshape" if w == "inference" else f"stock, {w}" if w in measure.STOCK else w for w in ways]
         lines += ["", f"| model | {' | '.join(titles)} | the model's own branches |", "| --- " * (len(ways) + 2) + "|"]
         for name, model in run["models"].items():
-            own = "<br>".join(f"`{text.replace('|', '/')}`" for text in own_branches(model.get("inference"))[:4])
+            own = "<br>".join(
+                f"`{text.replace('|', '/')}`" for text in own_branches(model.get("inference") or model.get("mixed"))[:4]
+            )
             lines.append(f"| {name} | {' | '.join(verdict(model.get(way)) for way in ways)} | {own} |")
         lines.append("")
     return "\n".join(lines)

@@ -6,6 +6,7 @@ Owns the value and the makers of inputs. Which models there are is told in `text
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -45,7 +46,7 @@ TWO_SIDED: dict[str, Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """An architecture of the installed transformers."""
+    """An architecture of an installed library."""
 
     name: str
     model: str  # the class
@@ -55,8 +56,14 @@ class Row:
     trains: bool = False  # not where a layer is dropped by a branch on a random number: such a model is no one graph
     unit: bool = True  # a length of 1 means something
     parts: Mapping[str, tuple[str, Mapping[str, Any]]] = dataclasses.field(default_factory=dict)
+    library: str = "transformers"
 
     def build(self) -> torch.nn.Module:
+        torch.manual_seed(0)
+        if self.library == "timm":
+            return importlib.import_module("timm").create_model(self.model, **self.config)
+        if self.library == "diffusers":
+            return getattr(importlib.import_module("diffusers"), self.model)(**self.config)
         import transformers
 
         made = {key: getattr(transformers, name)(**words) for key, (name, words) in self.parts.items()}
@@ -65,12 +72,12 @@ class Row:
         return cls(cls.config_class(**{**self.config, **made}))
 
 
-def _generator(batch: int, length: int) -> torch.Generator:
+def generator(batch: int, length: int) -> torch.Generator:
     return torch.Generator().manual_seed(1000 * batch + length)
 
 
 def tokens(batch: int, length: int) -> torch.Tensor:
-    return torch.randint(3, WORDS, (batch, length), generator=_generator(batch, length))
+    return torch.randint(3, WORDS, (batch, length), generator=generator(batch, length))
 
 
 def text(batch: int, length: int) -> Inputs:
@@ -92,21 +99,21 @@ def picture(step: int, least: int = 1) -> Callable[[int, int], Inputs]:
 
     def inputs(batch: int, length: int) -> Inputs:
         side = step * max(length, least)
-        return {"pixel_values": torch.randn(batch, 3, side, side, generator=_generator(batch, length))}
+        return {"pixel_values": torch.randn(batch, 3, side, side, generator=generator(batch, length))}
 
     return inputs
 
 
 def fixed_picture(side: int) -> Callable[[int, int], Inputs]:
     """For models whose positions are learnt for one side: only the batch varies."""
-    return lambda batch, length: {"pixel_values": torch.randn(batch, 3, side, side, generator=_generator(batch, 0))}
+    return lambda batch, length: {"pixel_values": torch.randn(batch, 3, side, side, generator=generator(batch, 0))}
 
 
 def wave(least: int, step: int) -> Callable[[int, int], Inputs]:
     """Samples of sound."""
 
     def inputs(batch: int, length: int) -> Inputs:
-        return {"input_values": torch.randn(batch, least + step * length, generator=_generator(batch, length))}
+        return {"input_values": torch.randn(batch, least + step * length, generator=generator(batch, length))}
 
     return inputs
 
@@ -116,7 +123,7 @@ def spectrum(bins: int, frames: int, *, last: str = "frames") -> Callable[[int, 
 
     def inputs(batch: int, length: int) -> Inputs:
         shape = (batch, bins, frames) if last == "frames" else (batch, frames, bins)
-        features = torch.randn(*shape, generator=_generator(batch, length))
+        features = torch.randn(*shape, generator=generator(batch, length))
         return {"input_features": features, "decoder_input_ids": tokens(batch, length)}
 
     return inputs
