@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from anyshape import interrupts
 from anyshape._torch import environment, process_group
 from anyshape.ahead import sources
 from anyshape.ahead.agreement import Board, DirectoryBoard, Lease, StoreBoard, Unreachable, UrlBoard, Watched
@@ -100,7 +101,7 @@ class OneRank:
 
     def _agree(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
         """What serves a call that nothing served: made by another rank, or by this one; None for the rank's own way."""
-        with self._lock:
+        with self._lock, interrupts.heeded():
             board = self._board
             if board is None:
                 return None

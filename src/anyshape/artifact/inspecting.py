@@ -10,10 +10,11 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from anyshape import local_files, plain_text
+from anyshape import interrupts, local_files, plain_text
 from anyshape.artifact import container, manifest, storage, trust
 
 
+@interrupts.heeded()
 def inspect(url: str) -> dict[str, Any]:
     """What is inside, without running any of it; the signature is named and not checked."""
     data = storage.read(url)
@@ -32,6 +33,7 @@ def show(url: str, *, json_file: pathlib.Path | None) -> None:
             json_file.write_text(json.dumps(report, indent=2, sort_keys=True) + "\n")
 
 
+@interrupts.heeded()
 def verify(url: str, *, key: Any = None, here: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Check every byte, the signature if there is a key, and (with `here`) that it was made for this machine."""
     data = storage.read(url)

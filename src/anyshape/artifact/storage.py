@@ -104,11 +104,12 @@ def _make_durable(directory: str) -> None:
 
 def _sweep(directory: str, name: str) -> None:
     """Remove what writers that were killed left behind."""
-    for entry in os.scandir(directory):
-        if entry.name.startswith(f".{name}.") and entry.name.endswith(".tmp"):
-            with contextlib.suppress(OSError):
-                if time.time() - entry.stat(follow_symlinks=False).st_mtime > _STALE:
-                    os.unlink(entry.path)
+    with os.scandir(directory) as entries:
+        left = [e for e in entries if e.name.startswith(f".{name}.") and e.name.endswith(".tmp")]
+    for entry in left:
+        with contextlib.suppress(OSError):
+            if time.time() - entry.stat(follow_symlinks=False).st_mtime > _STALE:
+                os.unlink(entry.path)
 
 
 def _fetch(url: str) -> bytes:
