@@ -45,7 +45,7 @@ _MOST_TRIES = 100  # to put handlers back, if one raises whenever it is there
 _NEARBY = 16  # frames from a guard's text to where a verification fails
 
 
-class heeded(contextlib.ContextDecorator):  # noqa: N801, as the context managers of contextlib
+class heeded(contextlib.ContextDecorator):
     """What a handler raises inside is raised, whoever caught it on the way and whatever was made of it."""
 
     def __init__(self) -> None:

@@ -142,7 +142,7 @@ def test_an_interrupt_arrives_while_ranks_agree(tmp_path: pathlib.Path, monkeypa
     monkeypatch.setenv("ANYSHAPE_PATIENCE", "2")
 
     def run() -> None:
-        f = anyshape.compile(double, distributed="one-rank", artifacts=str(tmp_path))
+        f: Any = anyshape.compile(double, distributed="one-rank", artifacts=str(tmp_path))
         check(f)
         assert not f.fallbacks
 
