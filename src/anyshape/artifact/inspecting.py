@@ -17,7 +17,7 @@ from anyshape.artifact import container, manifest, storage, trust
 @interrupts.heeded()
 def inspect(url: str) -> dict[str, Any]:
     """What is inside, without running any of it; the signature is named and not checked."""
-    data = storage.read(url)
+    data = storage.read(url, check=container.check_beginning)
     contents = container.unpack(data, where=str(url))
     manifest.check_form(contents.manifest, str(url))
     return {**contents.manifest, "signature": trust.kind(contents.signature), "bytes": len(data)}
@@ -36,7 +36,7 @@ def show(url: str, *, json_file: pathlib.Path | None) -> None:
 @interrupts.heeded()
 def verify(url: str, *, key: Any = None, here: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Check every byte, the signature if there is a key, and (with `here`) that it was made for this machine."""
-    data = storage.read(url)
+    data = storage.read(url, check=container.check_beginning)
     check = trust.checker(key, trust=True, where=str(url))
     contents = container.unpack(data, where=str(url), check=check)
     manifest.check_form(contents.manifest, str(url))

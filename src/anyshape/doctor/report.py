@@ -265,7 +265,10 @@ def change(reason: Reason) -> str:
 
 def place(file: str, line: int) -> str:
     """file:line, relative where the file lies under the working directory."""
-    relative = os.path.relpath(file) if os.path.isabs(file) else file
+    try:
+        relative = os.path.relpath(file) if os.path.isabs(file) else file
+    except OSError:  # the working directory is gone
+        relative = ".."
     return f"{file if relative.startswith('..') else relative}:{line}"
 
 
