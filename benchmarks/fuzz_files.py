@@ -1,6 +1,6 @@
-"""Files that nobody wrote: the container, the manifest and anyshape.toml, mutated for as long as there is time.
+"""Files that nobody wrote: the container, the manifest, anyshape.toml and a trace, mutated while there is time.
 
-    python benchmarks/fuzz_files.py --seconds 600 [--target container|manifest|toml]
+    python benchmarks/fuzz_files.py --seconds 600 [--target container|manifest|toml|trace]
 
 Whatever the bytes are, reading them ends, in time, with a value or an `anyshape.Error`, and memory stays flat. What
 reaches lines that nothing has reached before is kept and mutated further: by what is written here, or with `--atheris`
@@ -35,6 +35,7 @@ else:
 with followed:
     from anyshape import spec_file
     from anyshape.artifact import container, inspecting, manifest
+    from anyshape.doctor import trace
     from anyshape.errors import Error
 
 SLOW = 5.0  # seconds that no input may take
@@ -98,6 +99,31 @@ def read_toml(data: bytes) -> None:
         assert all(c.isprintable() or c in "\n\t" for c in str(error)), "a terminal would obey"
 
 
+TRACE = FILE.with_name("trace.log")
+HEAD = b"V1119 20:31:26.826000 1234 torch/_logging/structured.py:22] "
+SIZE = b"tensor 'x' size mismatch at index 0. expected 3, actual 4"
+ENTRIES = [
+    b'{"str": ["/a/x.py", 1]}',
+    b'{"dynamo_start": {"stack": [{"line": 3, "name": "f", "filename": 1}]}, "frame_id": 0, "frame_compile_id": 0}',
+    b'{"compilation_metrics": {"start_time": 1.0, "compile_id": "0/0", "co_name": "f"}, "frame_id": 0}',
+    b'{"symbolic_shape_specialization": {"user_stack": [{"line": 3, "filename": 1}], "sources": ["L[x].size()[0]"]}}',
+    b'{"artifact": {"name": "recompile_reasons"}, "frame_id": 0, "frame_compile_id": 1}\n\t["0/0: ' + SIZE + b'"]',
+    b'{"artifact": {"name": "dynamo_graph_break_reason"}}\n\tGraph break in user code at x.py:3\n\tReason: y',
+    b'{"compilation_metrics": {"start_time": 2.0, "compile_id": "0/1", "recompile_reason": "0/0: ' + SIZE + b'"}}',
+]
+
+
+def read_trace(data: bytes) -> None:
+    TRACE.write_bytes(data)
+    try:
+        report = trace.read(TRACE)
+        json.dumps(report.json(), default=repr).encode()
+        text = str(report)
+    except Error as error:
+        text = str(error)
+    assert all(c.isprintable() or c in "\n\t" for c in text), "a terminal would obey"
+
+
 def _seeds() -> dict[str, tuple[Callable[[bytes], None], list[bytes]]]:
     listed = [{"name": "a/b", "bytes": 6, "sha256": hashlib.sha256(b"member").hexdigest()}]
     text = json.dumps({**FACTS, "members": listed}).encode()
@@ -106,6 +132,7 @@ def _seeds() -> dict[str, tuple[Callable[[bytes], None], list[bytes]]]:
     return {
         "container": (read_container, [whole, whole[:100]]),
         "manifest": (read_manifest, [text, b"{}"]),
+        "trace": (read_trace, [b"\n".join(HEAD + e for e in ENTRIES), b"\n".join(HEAD + e for e in ENTRIES[2::4])]),
         "toml": (read_toml, [TOML, b'["m:f"]\ncompile = true\n', b""]),
     }
 
@@ -204,7 +231,12 @@ def with_atheris(name: str, seconds: float, seed: int) -> None:
         (folder / "corpus" / str(number)).write_bytes(data)
     quoted = lambda word: "".join(f"\\x{byte:02x}" for byte in word)
     (folder / "words").write_text("".join(f'"{quoted(word)}"\n' for word in WORDS))
-    options = {"max_total_time": int(seconds), "rss_limit_mb": 2048, "timeout": int(SLOW), "max_len": 1 << 16}
+    options: dict[str, Any] = {
+        "max_total_time": int(seconds),
+        "rss_limit_mb": 2048,
+        "timeout": int(SLOW),
+        "max_len": 1 << 16,
+    }
     options |= {"seed": seed + 1, "dict": folder / "words", "artifact_prefix": f"{folder}/found-"}
     said = [f"-{option}={value}" for option, value in options.items()]
     atheris.Setup([sys.argv[0], *said, str(folder / "corpus")], read)

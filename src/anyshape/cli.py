@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from anyshape import local_files
 from anyshape._version import __version__
 from anyshape.errors import Error, NotCompilableError, require
 
@@ -166,8 +167,11 @@ def _doctor(commands: Any) -> None:
 
 
 def _do_doctor(given: argparse.Namespace) -> int:
-    from anyshape.doctor import command, launch
+    from anyshape.doctor import launch
 
+    if given.trace is not None:
+        with local_files.showing(str(given.trace)):
+            return _examine(given, None)
     arguments = tuple(given.program)
     chosen: launch.Program | None = None
     if given.tests is not None:
@@ -176,6 +180,12 @@ def _do_doctor(given: argparse.Namespace) -> int:
         chosen = launch.Program("module", (given.module, *arguments))
     elif arguments:
         chosen = launch.Program("script", arguments)
+    return _examine(given, chosen)
+
+
+def _examine(given: argparse.Namespace, chosen: Any) -> int:
+    from anyshape.doctor import command
+
     return command.examine(
         chosen,
         trace_folder=given.trace,
@@ -266,7 +276,8 @@ def _inspect(commands: Any) -> None:
 def _do_inspect(given: argparse.Namespace) -> int:
     from anyshape.artifact import inspecting
 
-    inspecting.show(given.url, json_file=given.json)
+    with local_files.showing(given.url):
+        inspecting.show(given.url, json_file=given.json)
     return 0
 
 
@@ -287,7 +298,8 @@ def _verify(commands: Any) -> None:
 def _do_verify(given: argparse.Namespace) -> int:
     from anyshape.ahead import command
 
-    command.verify(given.url, key_file=given.key, anywhere=given.anywhere)
+    with local_files.showing(given.url):
+        command.verify(given.url, key_file=given.key, anywhere=given.anywhere)
     return 0
 
 

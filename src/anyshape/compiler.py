@@ -298,7 +298,7 @@ def compile(
         shortcut = shortcuts.Shortcut.to(target, start, engine.serves_alone, frozen=frozen)
     shared = None
     if one_rank and not disable:
-        place = None if artifacts is None else os.fspath(artifacts)
+        place = None if artifacts is None else os.fsdecode(artifacts)
         shared = OneRank(fn, engine, door=door, mode=mode, options=options, artifacts=place)
     behind = None
     if background and not disable:

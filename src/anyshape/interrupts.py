@@ -40,36 +40,78 @@ _raised: list[BaseException] = []  # inside `heeded`
 _unheard: list[tuple[BaseException, types.FrameType]] = []  # raised in a guard, where nobody hears it
 _waiting: list[tuple[_Noted, int, Any]] = []  # inside `Change`
 _holds: list[None] = []
-_heeds: list[None] = []
+_heeds: list[tuple[heeded, types.FrameType]] = []  # the outermost one, and who began it
+_MOST_TRIES = 100  # to put handlers back, if one raises whenever it is there
 _NEARBY = 16  # frames from a guard's text to where a verification fails
 
 
-@contextlib.contextmanager
-def heeded() -> Iterator[None]:
+class heeded(contextlib.ContextDecorator):
     """What a handler raises inside is raised, whoever caught it on the way and whatever was made of it."""
-    if _heeds or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    _raised.clear()
-    _heeds.append(None)
-    noted: dict[int, _Noted] = {}
-    try:
-        for number in signal.valid_signals():
-            handler: Any = signal.getsignal(number)
-            if callable(handler) and not isinstance(handler, (_Noted, signal.Handlers)):
-                noted[number] = _Noted(handler)
-                signal.signal(number, noted[number])
-        yield
-    finally:
-        _heeds.clear()  # first: what a handler raises from here on is on its way to the user
-        for own, wrapper in noted.items():
-            installed: Any = signal.getsignal(own)  # a handler may well have installed another
-            if installed is wrapper:
-                signal.signal(own, wrapper.handler)
-        if _raised:
-            arrived = _raised.pop(0)
+
+    def __init__(self) -> None:
+        self._noted: dict[int, _Noted] = {}
+        self._late: list[BaseException] = []
+        self._outermost = False
+
+    def _recreate_cm(self) -> heeded:
+        return heeded()
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread() or _heeding():
+            return
+        try:
+            self._outermost = True
+            _raised.clear()
+            for number in signal.valid_signals():
+                handler: Any = signal.getsignal(number)
+                if callable(handler) and not isinstance(handler, (_Noted, signal.Handlers)):
+                    self._noted[number] = _Noted(handler)
+                    signal.signal(number, self._noted[number])
+            _heeds.append((self, sys._getframe(1)))
+        except BaseException:
+            self.put_back()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        if not self._outermost:
+            return
+        try:
+            self.put_back()
+        finally:
+            self.put_back()  # a handler may have raised just before
+        if _raised or self._late:
+            arrived = (*_raised, *self._late)[0]
             _raised.clear()
             raise arrived
+
+    def put_back(self) -> None:
+        """The handlers as they were, all of them, whatever one of them raises meanwhile."""
+        for _ in range(_MOST_TRIES):
+            try:
+                _heeds.clear()  # first: what a handler raises from here on is on its way to the user
+                for number, wrapper in list(self._noted.items()):
+                    installed: Any = signal.getsignal(number)  # a handler may well have installed another
+                    if installed is wrapper:
+                        signal.signal(number, wrapper.handler)
+                    del self._noted[number]
+                return
+            except BaseException as error:
+                self._late.append(error)
+
+
+def _heeding() -> bool:
+    """Whether a `heeded` is under way here. One whose end was itself interrupted is not, and is ended now."""
+    if not _heeds or threading.current_thread() is not threading.main_thread():
+        return False
+    begun, by = _heeds[0]
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and frame is not by:
+        frame = frame.f_back
+    if frame is None:
+        _holds.clear()
+        _waiting.clear()
+        begun.put_back()
+    return frame is not None
 
 
 def arrive() -> None:
@@ -87,7 +129,8 @@ def pass_on(error: BaseException) -> None:
     if own is None:
         return
     guard = _guard()
-    if not _heeds and guard is not None and guard.f_back is not None:
+    here = threading.current_thread() is threading.main_thread() and not _heeding()  # where it is delivered
+    if here and guard is not None and guard.f_back is not None:
         _unheard[:] = [(own, guard.f_back)]
     raise own
 
@@ -138,7 +181,7 @@ class Change:
     """Inside, handlers wait but between `settled` and `unsettled`: for what has to be changed, and put back, whole."""
 
     def __enter__(self) -> Change:
-        self._here = bool(_heeds) and threading.current_thread() is threading.main_thread()
+        self._here = _heeding()
         self.unsettled()
         return self
 

@@ -6,8 +6,10 @@ is an error of that call. Knows nothing of torch.
 
 from __future__ import annotations
 
+import contextlib
 import os
 
+from anyshape import plain_text
 from anyshape.errors import DeclarationError
 
 KEYS = "ANYSHAPE_KEYS"
@@ -15,6 +17,9 @@ VARIANTS = "ANYSHAPE_VARIANTS"
 VARIANT_BYTES = "ANYSHAPE_VARIANT_BYTES"
 BUCKETS = "ANYSHAPE_BUCKETS"
 CUDA_GRAPHS = "ANYSHAPE_CUDA_GRAPHS"
+PATIENCE = "ANYSHAPE_PATIENCE"
+_LONGEST = 1e6  # seconds; the system cannot wait for any number of them
+_MOST_DIGITS = 18
 _DEFAULTS = {KEYS: 100_000, VARIANTS: 8, VARIANT_BYTES: 1 << 30, BUCKETS: 30, CUDA_GRAPHS: 64}
 
 
@@ -43,16 +48,27 @@ def cuda_graphs() -> int:
     return _read(CUDA_GRAPHS, least=0)
 
 
+def patience() -> float:
+    """Seconds without a sign of life after which a rank that compiles is taken for dead."""
+    text = os.environ.get(PATIENCE, "60")
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) <= _LONGEST:
+            return float(text)
+    raise _wrong(PATIENCE, text, "a number of seconds", "60")
+
+
 def _read(name: str, *, least: int) -> int:
     text = os.environ.get(name)
     if text is None:
         return _DEFAULTS[name]
-    if not text.strip().isdecimal() or int(text) < least:
-        raise DeclarationError(
-            f"{name} is a whole number from {least} on",
-            where=f"the environment variable {name}",
-            value=repr(text),
-            fix=f"export {name}={_DEFAULTS[name]}",
-            code="AS007",
-        )
+    if not text.strip().isdecimal() or len(text) > _MOST_DIGITS or int(text) < least:
+        raise _wrong(name, text, f"a whole number from {least} on", _DEFAULTS[name])
     return int(text)
+
+
+def _wrong(name: str, text: str, wanted: str, default: object) -> DeclarationError:
+    where = f"the environment variable {name}"
+    fix = f"export {name}={default}"
+    return DeclarationError(
+        f"{name} is {wanted}", where=where, value=plain_text.line(repr(text)), fix=fix, code="AS007"
+    )

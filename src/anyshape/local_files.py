@@ -8,17 +8,22 @@ another file a moment later. Knows nothing of what is in a file.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import stat
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 
-from anyshape.errors import FileError
+from anyshape.errors import Error, FileError
 
 _READ = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | sum(
     getattr(os, name, 0) for name in ("O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC")
 )
 _JUDGES = os.open in os.supports_dir_fd and hasattr(os, "getuid")  # else nothing is known of whose a file is
+
+
+BEGINNING = 64  # bytes by which a file is told to be of a kind
 
 
 class UnreadableError(OSError):
@@ -29,14 +34,14 @@ class TooLargeError(UnreadableError):
     """Larger than may be."""
 
 
-def read(path: str, *, most: int) -> bytes:
-    """The bytes of a regular file."""
+def read(path: str, *, most: int, check: Callable[[bytes], None] | None = None) -> bytes:
+    """The bytes of a regular file. `check` is asked about its beginning before there is memory for the rest."""
     try:
         _check(os.stat(path), path, most)  # a device may act when it is opened
         handle = os.open(path, _READ)
     except ValueError as error:  # a NUL, or what no file name can be
         raise UnreadableError(f"no name of a file: {error}") from None
-    return _drain(handle, path, most)
+    return _drain(handle, path, most, check)
 
 
 def read_own(path: str, *, most: int) -> tuple[bytes, bool]:
@@ -50,7 +55,7 @@ def read_own(path: str, *, most: int) -> tuple[bytes, bool]:
 def read_private(path: str, *, most: int) -> bytes:
     """The bytes of a regular file, no link, that belongs to this user and that nobody else may write to.
 
-    A link may lead to a file of this user's that a stranger made, such as a download.
+    A link may lead to a file of this user's that a stranger made, such as a download; so may a second name of one.
     """
     _check(os.lstat(path), path, most)
     handle = os.open(path, _READ | getattr(os, "O_NOFOLLOW", 0))
@@ -58,6 +63,8 @@ def read_private(path: str, *, most: int) -> bytes:
     data = _drain(handle, path, most)
     if hasattr(os, "getuid") and (status.st_uid != os.getuid() or not _is_closed(status, shared=False)):
         raise UnreadableError("it is another user's, or others may write to it")
+    if hasattr(os, "getuid") and status.st_nlink > 1:
+        raise UnreadableError("it has another name, and may be a file that was meant for something else")
     return data
 
 
@@ -126,7 +133,10 @@ def check_writable(path: str | os.PathLike[str] | None) -> None:
     """Refuse a file that could not be written when there is something to write."""
     if path is None:
         return
-    folder = os.path.dirname(os.path.abspath(path))
+    try:
+        folder = os.path.dirname(os.path.abspath(path))
+    except OSError as error:
+        raise _not_written(path, f"the working directory is gone: {error.strerror}") from error
     why = "it is a folder" if os.path.isdir(path) else "its folder is not there" if not os.path.isdir(folder) else ""
     if not why and not os.access(path if os.path.exists(path) else folder, os.W_OK):
         why = "it may not be written"
@@ -143,6 +153,28 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
         raise _not_written(path, str(error)) from error
 
 
+@contextlib.contextmanager
+def showing(what: str) -> Iterator[None]:
+    """While a file of others is shown: any of its text can be printed, and trouble with that is said in a line."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        yield
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except MemoryError:
+        fix = "do not load it, or look at it where there is more memory"
+        raise FileError("there is not the memory to read the file", where=what, fix=fix) from None
+    except OSError as error:
+        if isinstance(error, Error):
+            raise
+        with contextlib.suppress(OSError, ValueError):  # what is left in a buffer would be an error again at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            sys.exit(1)  # whoever reads has seen enough
+        raise FileError("what is to be shown cannot be written", where="stdout", value=str(error)) from error
+
+
 def _not_written(path: str | os.PathLike[str], why: str) -> FileError:
     fix = "name a file in a folder that is there and may be written to"
     return FileError("the file cannot be written", where=os.fspath(path), value=why, fix=fix)
@@ -157,10 +189,13 @@ def _check(status: os.stat_result, path: str, most: int) -> None:
         raise TooLargeError(f"it has {status.st_size} bytes, and {most} are the most")
 
 
-def _drain(handle: int, path: str, most: int) -> bytes:
+def _drain(handle: int, path: str, most: int, check: Callable[[bytes], None] | None = None) -> bytes:
     with open(handle, "rb") as file:
         status = os.fstat(file.fileno())
         _check(status, path, most)
+        if check is not None:
+            check(file.read(BEGINNING))
+            file.seek(0)
         data = file.read(status.st_size + 1)
     if len(data) != status.st_size:
         raise UnreadableError("it changed while it was read")

@@ -184,19 +184,23 @@ def find(start: str | os.PathLike[str] | None = None, environ: Mapping[str, str]
     """
     named = (os.environ if environ is None else environ).get(VARIABLE, "").strip()
     if named:
-        path = pathlib.Path(named).expanduser()
-        if not path.is_file():
+        path = pathlib.Path(os.path.expanduser(named))
+        if not os.path.isfile(path):
             what = f"{VARIABLE} names a file that is not there"
             raise DeclarationError(what, where=f"{VARIABLE}={named}", fix=f"unset {VARIABLE}, or write {named}")
         return path
-    folder = (pathlib.Path(start) if start is not None else pathlib.Path.cwd()).resolve()
+    try:
+        folder = pathlib.Path(os.path.realpath(start if start is not None else os.getcwd()))
+    except OSError:
+        return None  # the working directory is gone
     folders = (folder, *folder.parents)
-    root = next((i for i, f in enumerate(folders) if any((f / name).exists() for name in _ROOT)), None)
+    # What may not be looked into has none: os.path says so, where pathlib raises.
+    root = next((i for i, f in enumerate(folders) if any(os.path.exists(f / name) for name in _ROOT)), None)
     for i, inner in enumerate(folders):
         if i and (i > root if root is not None else not _is_own(inner)):
             return None
         path = inner / FILE_NAME
-        if path.is_file():
+        if os.path.isfile(path):
             if _is_own(path):
                 return path
             _say_ignored(path)
@@ -300,7 +304,8 @@ def _read_entry(source: Source, target: str, table: Any) -> Entry:
     if not _TARGET.fullmatch(target):
         # [a.b] without quotes is a table in a table.
         nested = next((k for k, v in table.items() if isinstance(v, dict) and k not in KEYS), None)
-        *folders, name = [part for part in re.split(r"\W+", target) if part] + ([nested] if nested else [])
+        parts = [part for part in re.split(r"\W+", target) if part] + ([nested] if nested else [])
+        *folders, name = parts or ["name"]  # of nothing but signs
         fix = f'["{".".join(folders) or "module"}:{name}"]'
         line = line if source.line_of(target) > 1 else _first_header(source, target)
         source.refuse(f"{target!r} names no callable: a table is called module:qualified.name", line, target, fix=fix)

@@ -158,19 +158,30 @@ def _a_link_to_a_file_of_this_user(board: pathlib.Path) -> None:
     (board / "1.any").symlink_to(board.parent / "download")
 
 
+def _a_second_name_of_a_file_of_this_user(board: pathlib.Path) -> None:
+    os.link(_program(board), board.parent / "download")
+
+
 FOREIGN: dict[str, Callable[[pathlib.Path], Any]] = {
     "of another callable": _of_another_callable,
     "a link to a file of this user": _a_link_to_a_file_of_this_user,
+    "a second name of a file of this user": _a_second_name_of_a_file_of_this_user,
     "a group's to write to": lambda b: _program(b).chmod(0o664),
     "anybody's to write to": lambda b: _program(b).chmod(0o646),
 }
 
 
+@pytest.mark.parametrize("form", ["{}", "file://{}", "local://{}"])
 @pytest.mark.parametrize("kind", list(FOREIGN))
-def test_a_program_that_may_be_a_strangers_is_not_run(board: pathlib.Path, made: list[int], kind: str) -> None:
+def test_a_program_that_may_be_a_strangers_is_not_run(
+    board: pathlib.Path, made: list[int], kind: str, form: str
+) -> None:
+    """A folder of this machine is one however it is named."""
+    if form != "{}":
+        pytest.importorskip("fsspec")
     made.clear()
     FOREIGN[kind](board)
-    rank = Rank(board.parent).works()
+    rank = Rank(form.format(board.parent)).works()
     assert len(made) == 1 and "cannot be loaded" in rank.reasons[0]
 
 

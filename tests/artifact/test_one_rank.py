@@ -181,9 +181,10 @@ def test_of_many_one_gets_the_lease(tmp_path: pathlib.Path) -> None:
 # -- what it takes --------------------------------------------------------------------------------------------------
 
 
-def test_nothing_to_agree_through(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ranks", ["4", "many", "1.5", "-1"])
+def test_nothing_to_agree_through(monkeypatch: pytest.MonkeyPatch, ranks: str) -> None:
     f = anyshape.compile(torch.sin, distributed="one-rank")
-    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("WORLD_SIZE", ranks)
     with pytest.raises(Error, match="AS057") as caught:
         f(torch.randn(3))
     assert "init_process_group" in str(caught.value)

@@ -43,3 +43,16 @@ def test_no_more_keys_are_remembered_and_all_are_served(monkeypatch: pytest.Monk
     (program,) = f._engine.programs
     assert program.admission is not None and 0 < len(program.admission.known) <= 4
     assert len(f.programs) == 1
+
+
+@pytest.mark.parametrize("text", ["", "x", "0", "-1", "nan", "inf", "1e300", "1,5", "9" * 5000, "\x1b[2J", "None"])
+def test_patience_is_a_number_of_seconds(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv(limits.PATIENCE, text)
+    with pytest.raises(anyshape.DeclarationError) as caught:
+        limits.patience()
+    assert caught.value.code == "AS007" and "\x1b" not in str(caught.value)
+    for text, seconds in (("2", 2.0), (" 0.5 ", 0.5), ("1e3", 1000.0)):
+        monkeypatch.setenv(limits.PATIENCE, text)
+        assert limits.patience() == seconds
+    monkeypatch.delenv(limits.PATIENCE)
+    assert limits.patience() == 60.0

@@ -355,3 +355,38 @@ def test_what_is_no_file_is_not_read(tmp_path, make):
     with pytest.raises(DeclarationError, match="cannot be read"):
         spec_file.read(tmp_path / "anyshape.toml")
     assert spec_file.find(tmp_path, {}) is None
+
+
+@pytest.mark.parametrize("named", ["~nobody-of-this-name/x.toml", "x" * 5000, "a/" * 3000, "/dev/null/x", "~", "/"])
+def test_a_variable_that_names_no_file(named):
+    with pytest.raises(DeclarationError, match="names a file that is not there"):
+        spec_file.find(environ={spec_file.VARIABLE: named})
+
+
+def test_a_working_directory_that_is_gone(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert spec_file.find(environ={}) is None
+
+
+def test_folders_that_may_not_be_looked_into(tmp_path, monkeypatch):
+    """As where a program is run by another user than the one whose folder it is started in."""
+    stock = os.stat
+
+    def stat(path, *args, **kwargs):
+        if str(path).startswith(str(tmp_path / "a")) and str(path) != str(tmp_path / "a"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return stock(path, *args, **kwargs)
+
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b")
+    monkeypatch.setattr(os, "stat", stat)
+    assert spec_file.find(environ={}) is None
+
+
+@pytest.mark.parametrize("name", ["+", "+:]", ":", "...", "-", " ", "", "é:+", "\\u0000", "\\u202e"])
+def test_a_table_whose_name_is_no_name(tmp_path, name):
+    (tmp_path / "anyshape.toml").write_text(f'["{name}"]\ncompile = true\n')
+    with pytest.raises(DeclarationError):
+        spec_file.read(tmp_path / "anyshape.toml")

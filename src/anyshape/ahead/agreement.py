@@ -160,6 +160,15 @@ class DirectoryBoard:
             yield
 
 
+def at(place: str) -> Board:
+    """The board at a path or URL; a URL of this machine's own files is their path."""
+    path = storage.local_path(place)
+    if path is not None:
+        return DirectoryBoard(path)
+    found = UrlBoard(place)
+    return DirectoryBoard(found.root) if found.is_local else found
+
+
 class UrlBoard:
     """At a URL of fsspec's. There is no lock there: two that start in the same moment may both compile."""
 
@@ -167,12 +176,16 @@ class UrlBoard:
         import fsspec
 
         self._url = url.rstrip("/")
-        self._files, self._root = fsspec.core.url_to_fs(self._url)
-        self._files.makedirs(self._root, exist_ok=True)
+        self._files, self.root = fsspec.core.url_to_fs(self._url)
+        self._files.makedirs(self.root, exist_ok=True)
+
+    @property
+    def is_local(self) -> bool:
+        return "file" in (names if isinstance(names := self._files.protocol, (tuple, list)) else [names])
 
     def names(self) -> list[str]:
         self._files.invalidate_cache()
-        found = [str(p).rpartition("/")[2] for p in self._files.ls(self._root, detail=False)]
+        found = [str(p).rpartition("/")[2] for p in self._files.ls(self.root, detail=False)]
         return sorted(n for n in found if n.endswith(".any"))
 
     def fetch(self, name: str) -> bytes:
@@ -182,7 +195,7 @@ class UrlBoard:
         storage.write(f"{self._url}/{hashlib.sha256(data).hexdigest()[:32]}.any", data)
 
     def peek(self) -> str:
-        path = f"{self._root}/lease"
+        path = f"{self.root}/lease"
         return bytes(self._files.cat_file(path)).decode() if self._files.exists(path) else FREE
 
     def swap(self, expected: str, token: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, overlo
 
 import torch
 
+from anyshape import interrupts
 from anyshape._torch import environment
 from anyshape.ahead import sources
 from anyshape.ahead import weights as embedded
@@ -70,6 +71,7 @@ def load(
     name: str | None = None,
     on_new_behavior: _OnNewBehavior = ...,
 ) -> ServedFunction[..., Any]: ...
+@interrupts.heeded()
 def load(
     url: Address | Packed,
     fn: Callable[..., Any] | None = None,

@@ -18,9 +18,10 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from anyshape import interrupts, limits
 from anyshape._torch import environment, process_group
 from anyshape.ahead import sources
-from anyshape.ahead.agreement import Board, DirectoryBoard, Lease, StoreBoard, Unreachable, UrlBoard, Watched
+from anyshape.ahead.agreement import Board, Lease, StoreBoard, Unreachable, Watched, at
 from anyshape.ahead.making import Workshop
 from anyshape.ahead.serving import Dispatcher
 from anyshape.ahead.stored import Stored
@@ -29,7 +30,6 @@ from anyshape.door import Door
 from anyshape.engine import Engine
 from anyshape.errors import ArtifactError, FallbackWarning
 
-PATIENCE = "ANYSHAPE_PATIENCE"  # seconds without a sign of life after which a rank that compiles is taken for dead
 _LONGEST = 20.0  # times the patience that a rank waits for others before it helps itself
 _MOST_TRIES = 3  # to load what another rank may still be writing
 _LOCAL = "local"  # pinned up in the place of a program: this callable cannot be shared
@@ -53,7 +53,7 @@ class OneRank:
         self._workshop = functools.cache(lambda: Workshop(live, door=door, mode=mode, options=options))
         self._options = [mode, options]
         self._dispatcher = Dispatcher(live)
-        self._patience = float(os.environ.get(PATIENCE, "60")) if patience is None else patience
+        self._patience = limits.patience() if patience is None else patience
         self._seen: set[str] = set()
         self._unread: collections.Counter[str] = collections.Counter()  # how often one could not be loaded
         self._local = ""  # why this callable is compiled by each rank itself
@@ -84,11 +84,11 @@ class OneRank:
     def _board(self) -> Board | None:
         if self._artifacts is not None:
             place = f"{self._artifacts.rstrip('/')}/{self._key[:32]}"
-            return Watched(lambda: UrlBoard(place) if "://" in place else DirectoryBoard(place))
+            return Watched(lambda: at(place))
         if process_group.has_store():
             seconds = max(self._patience, 1.0)
             return Watched(lambda: StoreBoard(process_group.store(f"anyshape/{self._key}", seconds=seconds)))
-        if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        if os.environ.get("WORLD_SIZE", "").strip() in ("", "1"):
             return None  # there is nobody to share with
         raise ArtifactError(
             'distributed="one-rank" needs something through which ranks agree, and there is no process group',
@@ -100,7 +100,7 @@ class OneRank:
 
     def _agree(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
         """What serves a call that nothing served: made by another rank, or by this one; None for the rank's own way."""
-        with self._lock:
+        with self._lock, interrupts.heeded():
             board = self._board
             if board is None:
                 return None

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from anyshape import interrupts
 from anyshape._torch import environment, modules
 from anyshape.ahead import sources
 from anyshape.ahead import weights as embedded
@@ -65,6 +66,7 @@ class Artifact:
         """The bytes of the file, signed if there is a key."""
         return container.pack(self.manifest, self._members, sign=trust.signer(key))
 
+    @interrupts.heeded()
     def save(self, url: Address, *, key: Key | None = None) -> None:
         """Write it, all of it or nothing, to a path or any URL that fsspec knows; signed if there is a key."""
         storage.write(url, self.pack(key=key))
@@ -73,6 +75,7 @@ class Artifact:
         return f"<anyshape artifact of {self.manifest['name']}: {len(self._stored)} programs, key {self.key[:12]}>"
 
 
+@interrupts.heeded()
 def precompile(
     fn: Callable[..., object],
     args: tuple[object, ...] | list[object] = (),

@@ -63,7 +63,7 @@ def unpack(data: bytes, *, where: str, check: Callable[[bytes, bytes], None] | N
     `check(signed, signature)` is asked as soon as both are known, before the manifest is even read.
     """
     view = memoryview(data)
-    _check_format(bytes(view[:_HEADER]), where)
+    check_beginning(bytes(view[:_HEADER]), where)
     if len(data) < _HEADER + _DIGEST:
         raise _broken("the file ends in its header", where, f"{len(data)} bytes")
     _, manifest_length, signature_length = _LENGTHS.unpack_from(data, len(MAGIC))
@@ -83,7 +83,8 @@ def unpack(data: bytes, *, where: str, check: Callable[[bytes, bytes], None] | N
     return Contents(manifest, members, signature, signed)
 
 
-def _check_format(header: bytes, where: str) -> None:
+def check_beginning(header: bytes, where: str) -> None:
+    """Refuse what does not begin as a file of this format."""
     if header[: len(MAGIC)] != MAGIC:
         raise _broken("this is not an artifact of anyshape, or its beginning was altered", where, repr(header[:8]))
     if len(header) < _HEADER:

@@ -10,13 +10,14 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from anyshape import local_files, plain_text
+from anyshape import interrupts, local_files, plain_text
 from anyshape.artifact import container, manifest, storage, trust
 
 
+@interrupts.heeded()
 def inspect(url: str) -> dict[str, Any]:
     """What is inside, without running any of it; the signature is named and not checked."""
-    data = storage.read(url)
+    data = storage.read(url, check=container.check_beginning)
     contents = container.unpack(data, where=str(url))
     manifest.check_form(contents.manifest, str(url))
     return {**contents.manifest, "signature": trust.kind(contents.signature), "bytes": len(data)}
@@ -32,9 +33,10 @@ def show(url: str, *, json_file: pathlib.Path | None) -> None:
             json_file.write_text(json.dumps(report, indent=2, sort_keys=True) + "\n")
 
 
+@interrupts.heeded()
 def verify(url: str, *, key: Any = None, here: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Check every byte, the signature if there is a key, and (with `here`) that it was made for this machine."""
-    data = storage.read(url)
+    data = storage.read(url, check=container.check_beginning)
     check = trust.checker(key, trust=True, where=str(url))
     contents = container.unpack(data, where=str(url), check=check)
     manifest.check_form(contents.manifest, str(url))

@@ -25,7 +25,9 @@ def open_file(
     path = storage.local_path(where)
     data = trust.read_trusted(path) if path is not None and key is None and not trusted else None
     if data is None:
-        return open_bytes(storage.read(where), where=where, key=key, trusted=trusted, here=here)
+        return open_bytes(
+            storage.read(where, check=container.check_beginning), where=where, key=key, trusted=trusted, here=here
+        )
     return open_bytes(data, where=where, trusted=True, here=here)
 
 

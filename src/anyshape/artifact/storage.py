@@ -10,6 +10,7 @@ import contextlib
 import os
 import secrets
 import time
+from collections.abc import Callable
 from typing import Any
 
 from anyshape import local_files
@@ -37,12 +38,13 @@ def write(url: str | os.PathLike[str], data: bytes) -> None:
             filesystem.rm_file(beside)
 
 
-def read(url: str | os.PathLike[str]) -> bytes:
-    """The bytes at `url`."""
+def read(url: str | os.PathLike[str], *, check: Callable[[bytes, str], None] | None = None) -> bytes:
+    """The bytes at `url`. `check` is asked about their beginning first."""
     text = os.fsdecode(url)
     path = local_path(text)
     try:
-        return local_files.read(path, most=MOST_BYTES) if path is not None else _fetch(text)
+        looks = None if check is None else lambda data: check(data, text)
+        return local_files.read(path, most=MOST_BYTES, check=looks) if path is not None else _fetch(text, looks)
     except (Error, MemoryError):
         raise
     except local_files.TooLargeError as error:
@@ -104,20 +106,24 @@ def _make_durable(directory: str) -> None:
 
 def _sweep(directory: str, name: str) -> None:
     """Remove what writers that were killed left behind."""
-    for entry in os.scandir(directory):
-        if entry.name.startswith(f".{name}.") and entry.name.endswith(".tmp"):
-            with contextlib.suppress(OSError):
-                if time.time() - entry.stat(follow_symlinks=False).st_mtime > _STALE:
-                    os.unlink(entry.path)
+    with os.scandir(directory) as entries:
+        left = [e for e in entries if e.name.startswith(f".{name}.") and e.name.endswith(".tmp")]
+    for entry in left:
+        with contextlib.suppress(OSError):
+            if time.time() - entry.stat(follow_symlinks=False).st_mtime > _STALE:
+                os.unlink(entry.path)
 
 
-def _fetch(url: str) -> bytes:
+def _fetch(url: str, check: Callable[[bytes], None] | None) -> bytes:
     """The bytes at a URL; what is said of their number is not believed."""
     filesystem, name = _filesystem(url)
     _check_size(int(filesystem.info(name).get("size") or 0), url)
-    pieces, size = [], 0
+    pieces: list[bytes] = []
+    size = 0
     with filesystem.open(name, "rb") as file:
         while piece := file.read(_PIECE):
+            if check is not None and not pieces:
+                check(piece[: local_files.BEGINNING])
             pieces.append(piece)
             size += len(piece)
             _check_size(size, url)

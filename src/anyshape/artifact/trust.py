@@ -116,7 +116,10 @@ def _require_trust(where: str, *, trust: bool, signature: bytes) -> None:
 
 
 def _parent(where: str) -> str:
-    return os.path.dirname(os.path.abspath(where)) if "://" not in where else "a directory of yours"
+    try:
+        return os.path.dirname(os.path.abspath(where)) if "://" not in where else "a directory of yours"
+    except OSError:  # the working directory is gone
+        return "a directory of yours"
 
 
 def _not_signed(where: str, signature: bytes) -> ArtifactError:

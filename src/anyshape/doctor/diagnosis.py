@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from anyshape.doctor import causes, endings, guard_text, remedies
@@ -20,6 +20,8 @@ Entry = tuple[
     Cause, Compilation, float
 ]  # a cause, the compilation that it made necessary, and its share of the seconds
 Found = dict[tuple[Any, ...], list[Entry]]
+Frames = Mapping[tuple[Any, ...], list[Compilation]]  # the compilations of each
+_MOST_OF_A_FRAME = 256  # compilations that remedies are made from: no limit of torch's allows for more
 
 
 def diagnose(events: Iterable[Event]) -> tuple[Finding, ...]:
@@ -43,12 +45,20 @@ def diagnose(events: Iterable[Event]) -> tuple[Finding, ...]:
         for cause in made:
             found[cause.key].append((cause, compilation, compilation.seconds / len(made)))
     calls = [e for e in listed if isinstance(e, EagerCalls)]
-    findings = [_finding(group, compilations) for group in found.values()]
-    findings += [_of_limit(group, found, calls, compilations) for group in _by_frame(limits).values()]
+    frames: dict[tuple[Any, ...], list[Compilation]] = collections.defaultdict(list)
+    for compilation in compilations:
+        if len(frames[_frame(compilation)]) < _MOST_OF_A_FRAME:
+            frames[_frame(compilation)].append(compilation)
+    findings = [_finding(group, frames) for group in found.values()]
+    findings += [_of_limit(group, found, calls, frames) for group in _by_frame(limits).values()]
     return tuple(sorted(findings, key=lambda f: f.rank))
 
 
-def _finding(group: Sequence[Entry], compilations: Sequence[Compilation]) -> Finding:
+def _frame(compilation: Compilation) -> tuple[Any, ...]:
+    return compilation.pid, compilation.file, compilation.line, compilation.name
+
+
+def _finding(group: Sequence[Entry], frames: Frames) -> Finding:
     cause, compilation, _ = group[0]
     ids = tuple(dict.fromkeys(c.id for _, c, _ in group))
     subjects = _subjects(cause for cause, _, _ in group)
@@ -71,8 +81,8 @@ def _finding(group: Sequence[Entry], compilations: Sequence[Compilation]) -> Fin
         ids=ids[:64],
         subjects=subjects,
     )
-    frames = {(c.pid, c.file, c.line, c.name) for _, c, _ in group}
-    return remedies.offered(finding, [c for c in compilations if (c.pid, c.file, c.line, c.name) in frames])
+    of = dict.fromkeys(_frame(c) for _, c, _ in group)
+    return remedies.offered(finding, sorted((c for frame in of for c in frames[frame]), key=lambda c: c.start))
 
 
 def _subjects(found: Iterable[Cause]) -> tuple[Subject, ...]:
@@ -121,7 +131,7 @@ def _of_limit(
     group: Sequence[tuple[Compilation, list[Cause]]],
     found: Found,
     calls: Sequence[EagerCalls],
-    compilations: Sequence[Compilation],
+    frames: Frames,
 ) -> Finding:
     """What is to blame is what made most of the programs that filled the limit, not what the last call lacked."""
     compilation, made = group[0]
@@ -138,7 +148,7 @@ def _of_limit(
     if not entries:
         cause = Cause("D130", compilation.file, compilation.line, "", "", None, (), endings.headline(compilation.error))
         entries = [(cause, compilation, 0.0)]
-    finding = _finding(entries, compilations)
+    finding = _finding(entries, frames)
     detail = finding.detail if blamed is None else f"the cause is {finding.code}: {finding.detail}"
     return dataclasses.replace(
         finding,

@@ -34,6 +34,7 @@ SCHEMA: Final = "anyshape-doctor-1"
 _SHOWN = 8
 _LARGEST_SOURCE: Final = 16 << 20  # bytes
 _UNTRIED: Final = "not tried yet: --verify runs the program with it and compares"
+_SOURCES: Final = (".py", ".pyi", ".pyw")
 _EXCERPT = 3  # lines before and after the one that matters
 
 
@@ -139,7 +140,7 @@ class Report:
     def write_html(self, path: str | os.PathLike[str]) -> None:
         from anyshape.doctor import page
 
-        pathlib.Path(path).write_text(page.render(self), encoding="utf-8")
+        pathlib.Path(path).write_text(page.render(self), encoding="utf-8", errors="backslashreplace")
 
     def _repr_html_(self) -> str:
         """The findings in a notebook; the whole page is `write_html`."""
@@ -264,12 +265,20 @@ def change(reason: Reason) -> str:
 
 def place(file: str, line: int) -> str:
     """file:line, relative where the file lies under the working directory."""
-    relative = os.path.relpath(file) if os.path.isabs(file) else file
+    try:
+        relative = os.path.relpath(file) if os.path.isabs(file) else file
+    except OSError:  # the working directory is gone
+        relative = ".."
     return f"{file if relative.startswith('..') else relative}:{line}"
 
 
 def excerpt(file: str, line: int) -> list[tuple[int, str]]:
-    """The lines around one, with their numbers; none where the file cannot be read."""
+    """The lines around one, with their numbers; none where the file cannot be read.
+
+    Of source alone: a trace may name any file of its reader's, and a report is for others to see.
+    """
+    if not file.endswith(_SOURCES):
+        return []
     try:
         lines = local_files.read(file, most=_LARGEST_SOURCE).decode("utf-8", "replace").splitlines()
     except OSError:

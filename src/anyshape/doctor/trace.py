@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import re
@@ -31,6 +32,12 @@ _ENTRY = re.compile(r"^(?P<entry>\d+/\d+(?:_\d+)?): (?P<rest>.*)$", re.DOTALL)
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*(?:\n\s+(?P<code>[^\n]+))?')
 _LARGEST: Final = 1 << 30
 _KEPT: Final = 50  # problems that are named
+# What is looked for in a text takes a time that is quadratic in its length, whatever a stranger has put there.
+_MOST_TEXT: Final = 1 << 12  # characters of a guard, or of the reason for a graph break
+_MOST_STACK: Final = 1 << 16
+_MOST_ENTRIES: Final = 20_000  # compilations and graph breaks of a file
+_MOST_ALIKE: Final = 64  # files of one name among which a short name is looked up
+_MISFITS: Final = (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError, OverflowError)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +63,8 @@ class _File:
         self.path = path
         self.problems: list[str] = []
         self.strings: dict[int, str] = {}
+        self.alike: dict[str, list[str]] = {}  # the same, by the last part of their names
+        self.named: dict[str, Mapping[str, Any]] = {}  # metrics that name a frame, by compile id
         self.reasons: dict[str, list[str]] = {}
         self.starts: dict[str, list[dict[str, Any]]] = {}
         self.pins: dict[tuple[str, str, int], tuple[str, int, str]] = {}
@@ -98,7 +107,7 @@ def _read_file(path: pathlib.Path) -> _File:
                 file.records += 1
                 try:
                     _take(record, file)
-                except (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError) as error:
+                except _MISFITS as error:
                     file.problem(record.number, f"an entry of another form: {type(error).__name__}: {str(error)[:100]}")
     except OSError as error:
         file.problem(0, f"cannot be read: {error.strerror}")
@@ -134,16 +143,24 @@ def _records(stream: Iterable[bytes], file: _File) -> Iterator[Record]:
 
 def _take(record: Record, file: _File) -> None:
     fields = record.fields
+    if len(file.metrics) + len(file.breaks) >= _MOST_ENTRIES:
+        raise ValueError(f"after {_MOST_ENTRIES} compilations, not read")
     if "str" in fields:
         text, index = fields["str"]
         file.strings[int(index)] = str(text)
+        for name in {str(text).rpartition("/")[2], str(text)[2:].rpartition("/")[2]}:
+            listed = file.alike.setdefault(name, [])
+            if len(listed) < _MOST_ALIKE:
+                listed.append(str(text))
     elif "dynamo_start" in fields:
         file.starts[record.id] = list(fields["dynamo_start"]["stack"])
     elif "compilation_metrics" in fields:
         said = fields["compilation_metrics"]
-        if not isinstance(said, Mapping) or not isinstance(said.get("start_time", 0.0), float | int | None):
+        if not isinstance(said, Mapping) or not math.isfinite(said.get("start_time") or 0.0):
             raise ValueError("metrics that are none")
         file.metrics.append((record, said))
+        if said.get("co_name"):
+            file.named.setdefault(str(said.get("compile_id")), said)
     elif "symbolic_shape_specialization" in fields:
         _take_pin(record, file)
     elif "artifact" in fields:
@@ -151,11 +168,11 @@ def _take(record: Record, file: _File) -> None:
         if name == "recompile_reasons":
             file.reasons[record.id] = _reason_texts(record.payload)
         elif name == "dynamo_graph_break_reason":
-            found = _BREAK.search(record.payload)
+            found = _BREAK.search(record.payload[:_MOST_TEXT])
             if found is None:
                 raise ValueError("a graph break without a place")
             reason = found["reason"].partition("\n\nUser code traceback:")[0]
-            code = _code_at(record.payload, found["file"], int(found["line"]))
+            code = _code_at(record.payload[:_MOST_STACK], found["file"], int(found["line"]))
             file.breaks.append(
                 GraphBreak(record.id, found["file"], int(found["line"]), reason.strip(), code, pid=record.pid)
             )
@@ -170,7 +187,7 @@ def _take_pin(record: Record, file: _File) -> None:
         return
     place = (_file(users[-1], file), int(users[-1].get("line", 0)), str(users[-1].get("loc") or ""))
     for source in said.get("sources") or ():
-        for name, dim in guard_text.size_sources(str(source)):
+        for name, dim in guard_text.size_sources(str(source)[:_MOST_TEXT]):
             file.pins.setdefault((record.id, name, dim), place)
 
 
@@ -195,7 +212,7 @@ def _events(files: Iterable[_File], path: pathlib.Path) -> Iterator[Event]:
                 continue
             try:
                 yield _compilation(record, said, file, began)
-            except (TypeError, ValueError, KeyError, AttributeError) as error:
+            except _MISFITS as error:
                 file.problem(record.number, f"a compilation of another form: {str(error)[:100]}")
         yield from file.breaks
 
@@ -233,21 +250,21 @@ def _compilation(record: Record, said: Mapping[str, Any], file: _File, began: fl
 
 
 def _named_by(entry: str, file: _File) -> tuple[str, tuple[str, int]] | None:
-    for _, said in file.metrics:
-        if said.get("compile_id") == entry and said.get("co_name"):
-            return str(said["co_name"]), (str(said.get("co_filename") or ""), int(said.get("co_firstlineno") or 0))
-    return None
+    said = file.named.get(entry)
+    if said is None:
+        return None
+    return str(said["co_name"]), (str(said.get("co_filename") or ""), int(said.get("co_firstlineno") or 0))
 
 
 def _reasons(texts: Iterable[str], file: _File, frame_file: str) -> list[Reason]:
     found: list[Reason] = []
     for text in texts:
-        match = _ENTRY.match(text.strip())
+        match = _ENTRY.match(text[:_MOST_STACK].strip())
         if match is None:
             continue
         head, _, stack = match["rest"].partition("\nUser stack trace:\n")
         frames = [f for f in _FRAME.finditer(stack) if "/torch/" not in f["file"]]
-        reason = guard_text.reason(match["entry"], head)
+        reason = guard_text.reason(match["entry"], head[:_MOST_TEXT])
         reason = dataclasses.replace(reason, file=_full(reason.file, file, frame_file))
         if frames:
             last = frames[-1]
@@ -266,7 +283,7 @@ def _full(short: str, file: _File, frame_file: str) -> str:
     """torch cuts folders off the start of a file's name in its reasons; the table of strings has it whole."""
     if not short or os.path.isabs(short):
         return short
-    known = [frame_file, *file.strings.values()]
+    known = [frame_file, *file.alike.get(short.rpartition("/")[2], ())]
     # Whole folders, or all but the first letter: where a file shares only `/` with torch's, that goes with it.
     return next((k for k in known if k.endswith(f"/{short}") or (k.startswith("/") and k[2:] == short)), short)
 
