@@ -16,6 +16,7 @@ from anyshape.doctor.events import Compilation, Reason
 _BRANCH = re.compile(r"^\s*(if|elif|while|assert)\b|\bif\b.*\belse\b|[<>!=]=|[<>]")
 STRIDED = re.compile(r"\b(empty_strided|as_strided)\s*\(")
 LAYOUT = re.compile(r"\.(is_contiguous|stride|is_non_overlapping_and_dense|storage_offset|dim_order)\s*\(")
+_OFFSET = re.compile(r"(?P<tensor>\w+)\.storage_offset\(")
 _OUT = re.compile(r"\bout\s*=")
 _TENSOR_KINDS = {"Tensor", "Parameter", "Buffer"}
 
@@ -75,7 +76,7 @@ def classify(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
         file,
         line,
         code_line,
-        reason.source.replace("L['fn']", "L['self']") if compilation.wrapped else reason.source,
+        _source(code, reason, compilation),
         reason.dim,
         shown,
         detail,
@@ -85,10 +86,19 @@ def classify(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
     )
 
 
+def _source(code: str, reason: Reason, compilation: Compilation) -> str:
+    """What it is about, as guards call it."""
+    if code == "D116" and guard_text.is_handed_on(reason.source):  # the offset was read before a graph break
+        read = _OFFSET.search(reason.code)
+        return f"L['{read['tensor']}']" if read else reason.source
+    return reason.source.replace("L['fn']", "L['self']") if compilation.wrapped else reason.source
+
+
 def _disease(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, ...]]) -> tuple[str, str]:
     """The code for one reason, and a sentence."""
     name = guard_text.argument(reason.source)
-    change = f"{reason.expected!r} before" + ("" if reason.actual is None else f", {reason.actual!r} now")
+    change = f"{_said(reason, reason.expected)} before"
+    change += "" if reason.actual is None else f", {_said(reason, reason.actual)} now"
     again = (compilation.file, compilation.line, compilation.name, reason.source, reason.dim) in repeated
     if reason.kind in ("shape", "size", "stride"):
         if STRIDED.search(reason.code):
@@ -129,10 +139,15 @@ def _disease(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
         return "D113", f"length {change}" if reason.actual is not None else guard_text.readable(reason.guard)
     if reason.kind == "aliasing":
         same = "one tensor before, and are two now" if " is " in reason.guard else "two tensors before, and are one now"
-        return "D115", f"they were {same}"
+        at = f" (the call at {_base(compilation.call_file)}:{compilation.call_line})" if compilation.call_file else ""
+        return "D115", f"they were {same}{at}"
     if reason.kind == "offset":
         now = "" if reason.actual is None else f", {reason.actual} now"
         return "D116", f"it began at element {reason.expected} of its memory before{now}"
+    if reason.kind == "dict_keys":
+        return "D114", f"other keys: {change}"
+    if guard_text.is_handed_on(reason.source) and _OFFSET.search(reason.code):
+        return "D116", f"it began at element {change}"
     closed_over = _root(reason.source) in compilation.freevars and not compilation.wrapped
     if guard_text.is_global(reason.source) or closed_over:
         return "D111", change
@@ -174,6 +189,16 @@ def _of_relation(reason: Reason, name: str) -> tuple[str, str]:
     if small and not reason.code:
         return "D101", f"not so at {reason.actual}: {guard_text.readable(reason.guard)}"
     return "D103", f"not so now: {guard_text.readable(reason.guard)}"
+
+
+def _said(reason: Reason, value: Any) -> str:
+    """A value as the code writes it; the name of a dtype or of a class as it is."""
+    named = isinstance(value, str) and reason.kind not in ("value", "item", "dict_keys")
+    return value if named else repr(value)
+
+
+def _base(file: str) -> str:
+    return file.replace("\\", "/").rpartition("/")[2]
 
 
 def _plain(value: Any) -> Any:

@@ -35,7 +35,7 @@ _ALL: Final = (
             "mark the dim dynamic before the first call"),
     Disease("D103", "size-equality", "a size was tied to a number or to another size", "warning",
             "take the operation that fixes the size out of the compiled function"),
-    Disease("D104", "size-branch", "a branch of the program depends on a size", "note",
+    Disease("D104", "size-branch", "a branch of your code depends on a size or a number", "note",
             "a program for each side is what the branch asks for; declare the side that always holds"),
     Disease("D105", "layout", "a tensor came in another layout", "warning", "make it contiguous before the call"),
     Disease("D106", "out", "an out= call fixes the sizes it is given", "warning",
@@ -62,7 +62,8 @@ _ALL: Final = (
     Disease("D117", "setting", "autocast or another setting of torch changes between calls", "warning",
             "call it under one setting, or give each setting a compiled function of its own"),
     Disease("D120", "dde-user", "your code asks about a value that is only known at run time", "error",
-            "say what holds with torch._check before the branch, or keep the branch out of the compiled function"),
+            "decide in the graph with torch.cond, or keep the branch out of the compiled function; "
+            "if one side always holds, say so with torch._check"),
     Disease("D121", "dde-framework", "torch asks about a size that is only known at run time", "error",
             "say what holds with torch._check before the call"),
     Disease("D122", "graph-break", "torch could not put this into one graph", "warning",

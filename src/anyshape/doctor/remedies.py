@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from anyshape.doctor import edits
+from anyshape.doctor import edits, guard_text
 from anyshape.doctor.edits import Edit
 from anyshape.doctor.events import Compilation
 from anyshape.doctor.findings import Finding, Remedy, Subject
@@ -57,7 +57,8 @@ def advice(finding: Finding) -> Remedy:
 
 def environment(variable: str, subjects: Sequence[Subject]) -> list[Remedy]:
     """A variable that torch reads, naming the sources as torch does."""
-    sources = [s.source if s.dim is None else f"{s.source}:{s.dim}" for s in subjects if s.source]
+    named = [s for s in subjects if s.source and not guard_text.is_handed_on(s.source)]
+    sources = [s.source if s.dim is None else f"{s.source}:{s.dim}" for s in named]
     value = ",".join(dict.fromkeys(sources))
     return [Remedy("environment", f'export {variable}="{value}"', settings=((variable, value),))] if value else []
 
@@ -168,7 +169,7 @@ def _attribute(finding: Finding, frames: Frames) -> list[Remedy]:
 
 def _graph_break(finding: Finding, frames: Frames) -> list[Remedy]:
     found = [name for text, name in _FLAGS.items() if text in finding.detail]
-    return flag(found[0], frames) if found else []
+    return [*(flag(found[0], frames) if found else []), *with_anyshape(finding, frames)]
 
 
 _PROPOSALS: Final[Mapping[str, Callable[[Finding, Frames], list[Remedy]]]] = {

@@ -200,8 +200,11 @@ def described(finding: Finding) -> list[str]:
     """A finding in lines: what, where, what changed, what it cost, what to do."""
     subject = f" ({finding.subject})" if finding.argument else ""
     lines = [f"{finding.code} {finding.disease.title}{subject}", f"where:  {place(finding.file, finding.line)}"]
-    if finding.source_line:
-        lines.append(f"        {finding.source_line}")
+    source = finding.source_line or next(
+        (t.strip() for n, t in excerpt(finding.file, finding.line) if n == finding.line), ""
+    )
+    if source:
+        lines.append(f"        {source}")
     lines += [f"values: {text}" for text in values(finding)]
     lines.append(f"why:    {finding.detail}")
     lines.append(f"cost:   {cost(finding)}")
