@@ -17,7 +17,7 @@ from torch.utils._traceback import shorten_filename
 import anyshape
 from anyshape._torch import failed_guards
 from anyshape._torch import observe as seam
-from anyshape.doctor import event_log, events
+from anyshape.doctor import causes, event_log, events
 from anyshape.doctor.events import Calls, Compilation, Reason
 from anyshape.doctor.findings import Finding, Remedy
 
@@ -192,6 +192,73 @@ def test_a_branch_that_is_not_known_is_told_as_python_writes_it() -> None:
     (finding,) = seen.findings
     assert finding.detail == "not known: u0 == 0 (u0 is computed when the program runs)"
     assert "torch.cond" in finding.others[-1].text
+
+
+def test_an_assignment_to_out_is_no_out_argument() -> None:
+    def f(x: torch.Tensor, buffer: torch.Tensor) -> torch.Tensor:
+        out = x * 2
+        return out + buffer.sum()
+
+    with anyshape.observe() as seen:
+        g = torch.compile(f, backend="eager")
+        for n in (4, 6):
+            g(torch.ones(n), torch.ones(3))
+    assert [f.code for f in seen.findings] == ["D102"]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_argument"),
+    [
+        ("torch.mm(a, b, out=c)", True),
+        ("torch.topk(x, 3, out = (v, i))", True),
+        ("out=c,", True),
+        ("out = x * 2", False),
+        ("if out == 3:", False),
+        ("f(layout=x)", False),
+    ],
+)
+def test_what_is_an_out_argument(line: str, is_argument: bool) -> None:
+    assert bool(causes._OUT.search(line)) == is_argument
+
+
+def test_another_object_of_one_type_is_told_as_such() -> None:
+    def apply(x: torch.Tensor, fn: Any) -> torch.Tensor:
+        return fn(x) + 1
+
+    g = torch.compile(apply, backend="eager")
+    with anyshape.observe() as seen:
+        for fn in (torch.relu, torch.sigmoid):
+            g(torch.ones(4), fn)
+    (finding,) = seen.findings
+    assert (finding.code, finding.subject) == ("D107", "fn")
+    assert finding.detail == "another object than before; both are of type builtin_function_or_method"
+
+
+def test_a_dtype_that_is_passed_in_is_told_by_its_name() -> None:
+    def cast(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        return x.to(dtype).sum()
+
+    g = torch.compile(cast, backend="eager")
+    with anyshape.observe() as seen:
+        for dtype in (torch.float32, torch.float64):
+            g(torch.ones(4), dtype)
+    (finding,) = seen.findings
+    assert finding.values == ("torch.float32", "torch.float64")
+    assert finding.detail == "torch.float32 before, torch.float64 now"
+
+
+def test_an_attribute_of_an_argument_is_not_told_to_become_a_buffer() -> None:
+    class Batch:
+        def __init__(self, scale: float) -> None:
+            self.scale = scale
+
+    g = torch.compile(lambda x, batch: x * batch.scale, backend="eager")
+    with anyshape.observe() as seen:
+        for scale in (1.0, 2.0):
+            g(torch.ones(4), Batch(scale))
+    (finding,) = seen.findings
+    assert (finding.code, finding.subject) == ("D110", "batch.scale")
+    assert "register_buffer" not in str(seen)
 
 
 def test_the_line_is_shown_where_a_guard_has_none(tmp_path: pathlib.Path) -> None:

@@ -17,7 +17,8 @@ _BRANCH = re.compile(r"^\s*(if|elif|while|assert)\b|\bif\b.*\belse\b|[<>!=]=|[<>
 STRIDED = re.compile(r"\b(empty_strided|as_strided)\s*\(")
 LAYOUT = re.compile(r"\.(is_contiguous|stride|is_non_overlapping_and_dense|storage_offset|dim_order)\s*\(")
 _OFFSET = re.compile(r"(?P<tensor>\w+)\.storage_offset\(")
-_OUT = re.compile(r"\bout\s*=")
+# As an argument, also where it begins the line of a longer call; not as the name that a line assigns to.
+_OUT = re.compile(r"[(,]\s*out\s*=(?!=)|^\s*out=(?!=)")
 _TENSOR_KINDS = {"Tensor", "Parameter", "Buffer"}
 
 
@@ -63,6 +64,8 @@ def classify(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
     values = (reason.expected, reason.actual) if reason.kind not in without else ()
     if reason.kind == "stride" and reason.dim is not None and not isinstance(reason.expected, str):
         values = (reason.expected, reason.actual)
+    if reason.kind == "identity" and _type_name(reason.expected) == str(reason.actual):
+        values = ()
     if reason.kind == "shape":
         values = tuple(reason.actual) if isinstance(reason.actual, list | tuple) else (reason.actual,)
     file, line, code_line = reason.file, reason.line, reason.code
@@ -119,9 +122,11 @@ def _disease(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
     if reason.kind == "stride":
         return "D105", f"stride {change}" if not isinstance(
             reason.expected, str
-        ) else f"not so: {guard_text.readable(reason.guard)}"
+        ) else f"does not hold now: {guard_text.readable(reason.guard)}"
     if reason.kind == "item":
-        return ("D104" if _BRANCH.search(reason.code) else "D107"), f"not so now: {guard_text.readable(reason.guard)}"
+        return (
+            "D104" if _BRANCH.search(reason.code) else "D107"
+        ), f"does not hold now: {guard_text.readable(reason.guard)}"
     if reason.kind == "rank":
         return "D114", f"{reason.expected} dim{'s' * (reason.expected != 1)} before, {reason.actual} now"
     if reason.kind in ("dtype", "keys", "device"):
@@ -131,7 +136,7 @@ def _disease(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
     if reason.kind == "global_state":
         return _of_settings(str(reason.actual or ""))
     if reason.kind in ("tensor_type", "type"):
-        kinds = {str(reason.expected).split(".")[-1].strip("'<>"), str(reason.actual)}
+        kinds = {_type_name(reason.expected), str(reason.actual)}
         held = guard_text.is_global(reason.source) or "." in name
         if kinds <= _TENSOR_KINDS or not held:
             return ("D112" if kinds <= _TENSOR_KINDS else "D114"), change
@@ -148,12 +153,15 @@ def _disease(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
         return "D114", f"other keys: {change}"
     if guard_text.is_handed_on(reason.source) and _OFFSET.search(reason.code):
         return "D116", f"it began at element {change}"
+    if reason.kind == "identity" and _type_name(reason.expected) == str(reason.actual):
+        change = f"another object than before; both are of type {reason.actual}"
     closed_over = _root(reason.source) in compilation.freevars and not compilation.wrapped
     if guard_text.is_global(reason.source) or closed_over:
         return "D111", change
     if re.match(r"^L\[[^\]]*\](\[[^\]]*\])*\.", reason.source):
         return "D110", change
-    if reason.kind == "value" and reason.source:
+    one_type = reason.kind == "identity" and _type_name(reason.expected) == str(reason.actual)
+    if (reason.kind == "value" or one_type) and reason.source:
         return "D107", change
     return "D114", guard_text.readable(reason.guard) if reason.kind == "backend" or not reason.source else change
 
@@ -187,14 +195,21 @@ def _of_relation(reason: Reason, name: str) -> tuple[str, str]:
     if reason.asked_by == "user" and _BRANCH.search(reason.code):
         return "D104", f"this branch went the other way: {guard_text.readable(reason.guard)}"
     if small and not reason.code:
-        return "D101", f"not so at {reason.actual}: {guard_text.readable(reason.guard)}"
-    return "D103", f"not so now: {guard_text.readable(reason.guard)}"
+        return "D101", f"does not hold at {reason.actual}: {guard_text.readable(reason.guard)}"
+    return "D103", f"does not hold now: {guard_text.readable(reason.guard)}"
 
 
 def _said(reason: Reason, value: Any) -> str:
     """A value as the code writes it; the name of a dtype or of a class as it is."""
-    named = isinstance(value, str) and reason.kind not in ("value", "item", "dict_keys")
+    if not isinstance(value, str):
+        return repr(value)
+    named = reason.kind not in ("value", "item", "dict_keys") or value.startswith("torch.")
     return value if named else repr(value)
+
+
+def _type_name(text: Any) -> str:
+    """`<class 'package.Type'>` without its module."""
+    return str(text).strip("<>").removeprefix("class ").strip("'").rpartition(".")[2]
 
 
 def _base(file: str) -> str:

@@ -48,7 +48,13 @@ def advice(finding: Finding) -> Remedy:
     """What a person can do, in the words of the disease."""
     text = finding.disease.advice
     if finding.code == "D107" and finding.values and all(type(v) in (int, float) for v in finding.values):
-        text = "pass it as a tensor if it is only computed with; where it counts rounds of a loop, each is a program"
+        text = (
+            "if it is only used in arithmetic, pass it as a tensor; as the count of a loop, each value needs a program"
+        )
+    if finding.code == "D110" and finding.argument.endswith("training"):
+        text = "one program for train() and one for eval() is what torch needs"
+    elif finding.code == "D110" and finding.argument and not finding.argument.startswith("self"):
+        text = "pass the value as an argument of the function, as a tensor if it is only computed with"
     return Remedy("advice", text)
 
 
@@ -72,7 +78,7 @@ def with_anyshape(finding: Finding, frames: Frames) -> list[Remedy]:
         found.append(_edit("anyshape", [e for change in changes for e in change]))
     tables = dict.fromkeys(table(finding, frame) for frame in frames)
     if tables and all(tables):
-        text = "put this into anyshape.toml, and run with `anyshape run` in the place of `python`"
+        text = "put this into anyshape.toml, and run with `anyshape run` instead of `python`"
         found.append(Remedy("declared", text, toml=merged(tables)))
     return found
 

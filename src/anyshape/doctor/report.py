@@ -261,7 +261,7 @@ def change(reason: Reason) -> str:
     if reason.kind == "shape":
         return f"{where} is {reason.actual}, and {guard_text.readable(reason.guard)} does not hold"
     if reason.kind == "aliasing":
-        return f"not so now: {guard_text.readable(reason.guard)}"
+        return f"does not hold now: {guard_text.readable(reason.guard)}"
     return f"{where}: {reason.expected} -> {reason.actual}"
 
 
