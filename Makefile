@@ -68,7 +68,7 @@ pytest: $(STAMP)
 
 # What differs between versions of torch: what the seams rely on, models of transformers, and what is done to Inductor.
 CORE := tests/test_tiny.py tests/unit tests/ops/test_rules.py tests/e2e/test_behaviours.py tests/e2e/test_models.py \
-	tests/e2e/test_training.py tests/e2e/test_inductor.py tests/e2e/test_named_backend.py tests/quality/test_merges.py
+	tests/e2e/test_training.py tests/e2e/test_inductor.py tests/e2e/test_named_backend.py tests/quality/test_merges.py tests/doctor/test_observe.py
 
 core: $(STAMP)
 	$(BIN)/python -m pytest --timeout 600 --numprocesses 2 --dist loadfile --max-worker-restart 1 $(PYTEST_ARGS) $(CORE)
