@@ -64,7 +64,7 @@ def classify(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
     values = (reason.expected, reason.actual) if reason.kind not in without else ()
     if reason.kind == "stride" and reason.dim is not None and not isinstance(reason.expected, str):
         values = (reason.expected, reason.actual)
-    if reason.kind == "identity" and _type_name(reason.expected) == str(reason.actual):
+    if _is_another_object(reason):
         values = ()
     if reason.kind == "shape":
         values = tuple(reason.actual) if isinstance(reason.actual, list | tuple) else (reason.actual,)
@@ -153,15 +153,16 @@ def _disease(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
         return "D114", f"other keys: {change}"
     if guard_text.is_handed_on(reason.source) and _OFFSET.search(reason.code):
         return "D116", f"it began at element {change}"
-    if reason.kind == "identity" and _type_name(reason.expected) == str(reason.actual):
-        change = f"another object than before; both are of type {reason.actual}"
+    if _is_another_object(reason):
+        change = "another object than before"
+        known = str(reason.expected).startswith("<class ")
+        change += f"; both are of type {reason.actual}" if known else f", of type {reason.actual} now"
     closed_over = _root(reason.source) in compilation.freevars and not compilation.wrapped
     if guard_text.is_global(reason.source) or closed_over:
         return "D111", change
     if re.match(r"^L\[[^\]]*\](\[[^\]]*\])*\.", reason.source):
         return "D110", change
-    one_type = reason.kind == "identity" and _type_name(reason.expected) == str(reason.actual)
-    if (reason.kind == "value" or one_type) and reason.source:
+    if (reason.kind == "value" or _is_another_object(reason)) and reason.source:
         return "D107", change
     return "D114", guard_text.readable(reason.guard) if reason.kind == "backend" or not reason.source else change
 
@@ -205,6 +206,12 @@ def _said(reason: Reason, value: Any) -> str:
         return repr(value)
     named = reason.kind not in ("value", "item", "dict_keys") or value.startswith("torch.")
     return value if named else repr(value)
+
+
+def _is_another_object(reason: Reason) -> bool:
+    """An object in the place of another one of its type, as far as the guard says which type that was."""
+    known = str(reason.expected).startswith("<class ")  # torch 2.11 writes the object down
+    return reason.kind == "identity" and (not known or _type_name(reason.expected) == str(reason.actual))
 
 
 def _type_name(text: Any) -> str:
