@@ -1,12 +1,12 @@
 # Everything works on a fresh machine: each target first makes its own virtual environment, once.
-#   make demo                  side by side with stock torch
-#   make zoo                   real models beside stock torch: a table and a page
-#   make conformance PYTORCH=path   PyTorch's own tests, with anyshape in the place of torch.compile
-#   make test                  lint, types and the suite
+#   make demo                  compare anyshape with stock torch
+#   make zoo                   compare on real models: a table and a page
+#   make conformance PYTORCH=path   PyTorch's own tests, with anyshape instead of torch.compile
+#   make test                  lint, type checks and the test suite
 #   make test TORCH=2.15.0     the same on another torch
-#   make core TORCH=2.11.0     a short core of the suite, for a torch in between
-#   make dist                  wheel and sdist, tried in an empty environment
-#   make changelog             the fragments in changes/ become a part of CHANGELOG.md
+#   make core TORCH=2.11.0     a short part of the test suite, for other versions of torch
+#   make dist                  build wheel and sdist, and test the wheel in an empty environment
+#   make changelog             move the fragments in changes/ into CHANGELOG.md (DRAFT=1 only shows the result)
 
 TORCH  ?= 2.13.0
 PYTHON ?= python3
@@ -68,7 +68,7 @@ pytest: $(STAMP)
 
 # What differs between versions of torch: what the seams rely on, models of transformers, and what is done to Inductor.
 CORE := tests/test_tiny.py tests/unit tests/ops/test_rules.py tests/e2e/test_behaviours.py tests/e2e/test_models.py \
-	tests/e2e/test_training.py tests/e2e/test_inductor.py tests/e2e/test_named_backend.py tests/quality/test_merges.py
+	tests/e2e/test_training.py tests/e2e/test_inductor.py tests/e2e/test_named_backend.py tests/quality/test_merges.py tests/doctor/test_observe.py
 
 core: $(STAMP)
 	$(BIN)/python -m pytest --timeout 600 --numprocesses 2 --dist loadfile --max-worker-restart 1 $(PYTEST_ARGS) $(CORE)

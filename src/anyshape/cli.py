@@ -331,7 +331,7 @@ def _fuzz(commands: Any) -> None:
     add("--economy", action=argparse.BooleanOptionalAction, default=True,
         help="More programs than behaviors are a finding.")  # fmt: skip
     add("--variants", action=argparse.BooleanOptionalAction, default=False,
-        help="Every size gets code of its own, and is called again with it.")  # fmt: skip
+        help="Also compile static code for each size, and test it.")  # fmt: skip
     add("--device", default="cpu", help="cpu or cuda.")
     add("--opinfo", action=argparse.BooleanOptionalAction, default=False,
         help="Test every operator of torch's own database instead.")  # fmt: skip

@@ -56,7 +56,7 @@ __all__ = ["CompiledFunction", "compile", "observers", "warm_up"]
 
 
 class CompiledFunction(Generic[P, R]):
-    """A function compiled by anyshape. It is called as the function is."""
+    """A function compiled by anyshape. Call it like the original function."""
 
     def __init__(self, function: Callable[P, R], target: Callable[..., Any], engine: Engine) -> None:
         functools.update_wrapper(self, function)
@@ -196,36 +196,36 @@ def compile(
 ) -> Any:
     """Compile a function or module once, for every size it is called with.
 
-    A drop-in for `torch.compile`; also a decorator, with or without arguments.
+    A drop-in replacement for `torch.compile`. It is also a decorator, with or without arguments.
 
     Args:
-        fn: A function, or an `nn.Module`, which stays one of its type.
-        shapes: Named sizes: `{"x": "batch seq 512"}`. A number is static, a name is one size wherever it stands.
-        where: Facts about names: `["1 <= batch <= 64", "seq % 8 == 0"]`. They are checked once for each new size.
+        fn: A function or an `nn.Module`.
+        shapes: Named sizes: `{"x": "batch seq 512"}`. A number is static. The same name means the same size.
+        where: Invariants of names: `["1 <= batch <= 64", "seq % 8 == 0"]`. They are checked once for each new size.
         layout: "contiguous", "dense", "example" or "any"; for all tensors, or for those named in a dict.
-        hints: Typical sizes, `{"batch": 16}`, which autotuning plans for. Missing hints are chosen by the solver.
-        specialize: Sizes that get code of their own, made in the background: "hot" (those that come often, the
-            default), "buckets" (ranges of sizes, for many sizes of which none comes often), clauses such as
+        hints: Typical sizes, `{"batch": 16}`, for autotuning. The solver chooses missing hints.
+        specialize: Sizes that get static code, compiled in the background: "hot" (sizes that come often, the
+            default), "buckets" (ranges of sizes, if there are many and none comes often), clauses such as
             `["batch == 1"]`, or "never".
-        semantics: "eager" equals eager for every size. "oblivious" makes one program that never asks whether a size
-            is 0 or 1, and asserts what it assumes.
+        semantics: "eager" equals eager for every size. "oblivious" compiles one program without guards on
+            sizes. Its assumptions are asserted at run time.
         on_new_behavior: What happens to a call that no program serves: "compile", "eager", or "error".
         on_branch: What happens to your own branch on a size under oblivious semantics: "error", or "break" for a
             graph break.
-        frozen: You promise that modules and globals do not change. Calls are then cheaper: only arguments are checked.
+        frozen: You promise that modules and globals do not change. Calls are then faster: only arguments are checked.
         background: A call that no program serves runs eagerly while another process compiles. Implies `frozen`.
         fullgraph: As in torch.compile: a graph break is an error.
-        dynamic: `False` gives every size a program of its own, as in torch.compile. Sizes are free otherwise.
+        dynamic: `False` compiles a program for each size, as in torch.compile. Otherwise sizes are dynamic.
         backend: As in torch.compile.
         mode: As in torch.compile.
         options: As in torch.compile.
         name: As in torch.compile.
         disable: As in torch.compile: the function runs eagerly.
-        recompile_limit: How many programs may differ in one thing other than sizes.
-        isolate_recompiles: Layers of one class do not share their programs.
-        in_place: A module is given back itself, and its calls are compiled from then on, as by `module.compile()`.
-        distributed: "every-rank" compiles on each rank. With "one-rank" one rank compiles, and the others load what
-            it made. Implies `frozen`.
+        recompile_limit: Limit for programs that differ in something other than sizes.
+        isolate_recompiles: Layers of the same class do not share programs.
+        in_place: Compile the module itself and return it, like `module.compile()`.
+        distributed: "every-rank" compiles on each rank. With "one-rank" one rank compiles, and the others load its
+            programs. Implies `frozen`.
         artifacts: With "one-rank", a directory that all ranks see; without it, the process group's store is used.
 
     Returns:
@@ -413,7 +413,7 @@ def _entry(fn: Any) -> spec_file.Entry | None:
 
 @contextlib.contextmanager
 def warm_up(f: _Callable) -> Iterator[_Callable]:
-    """New behaviors are compiled inside, also where `on_new_behavior` says that none are."""
+    """Compile new behaviors inside this block, whatever `on_new_behavior` says."""
     engine = engine_of(f, asked_by="warm_up", fix="anyshape.warm_up(f)")
     engine.warming += 1
     try:

@@ -19,7 +19,7 @@ from anyshape.live_program import LiveProgram
 
 @dataclasses.dataclass(frozen=True)
 class Coverage:
-    """What `check` found. It is true where every allowed size is covered."""
+    """The result of `check`. It is true if every allowed size is covered."""
 
     covered: bool
     uncovered: Mapping[str, int] | None = None  # sizes, by name or by dim, that no program serves

@@ -13,13 +13,16 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from anyshape import compiler, testing
 from anyshape._torch import stock
+
+if TYPE_CHECKING:
+    import rich.table
 
 OURS = "anyshape"
 WAYS = (*(f"stock {mode}" for mode in stock.MODES), OURS)
@@ -196,7 +199,7 @@ def usable_backend(backend: str) -> tuple[str, str | None]:
     """The backend to use, and a word to the user if it is not the one asked for."""
     compilers = [os.environ.get("CXX", ""), "g++", "clang++", "cl"]
     if backend == "inductor" and not any(shutil.which(name) for name in compilers if name):
-        return "aot_eager", "no C++ compiler was found, which inductor needs on a CPU: the backend is aot_eager"
+        return "aot_eager", "no C++ compiler was found; inductor needs one on a CPU, so the backend is aot_eager"
     return backend, None
 
 
@@ -205,7 +208,7 @@ def run(*, backend: str = "inductor", cases: Sequence[Case] = CASES, ways: Seque
     backend, note = usable_backend(backend)
     if note:
         print(note)
-    print(f"torch {torch.__version__}, backend {backend}; each case is called at {_sizes(cases)}\n")
+    print(f"torch {torch.__version__}, backend {backend}; each case is called with {_sizes(cases)}\n")
     rows: list[Row] = []
     with stock.measuring(), _progress(len(cases) * len(ways) + 1) as step:
         step("starting")
@@ -221,7 +224,7 @@ def run(*, backend: str = "inductor", cases: Sequence[Case] = CASES, ways: Seque
 
 def _sizes(cases: Sequence[Case]) -> str:
     few, many = min(len(c.sizes) for c in cases), max(len(c.sizes) for c in cases)
-    return f"{few} to {many} sizes, 0 and 1 among them" if few != many else f"{few} sizes"
+    return f"{few} to {many} sizes, including 0 and 1" if few != many else f"{few} sizes"
 
 
 # -- the table -------------------------------------------------------------------------------------------------
@@ -241,29 +244,35 @@ def _cells(rows: Sequence[Row], cases: Sequence[Case]) -> Iterator[tuple[Row, tu
 
 
 def show(rows: Sequence[Row], cases: Sequence[Case] = CASES) -> None:
-    """The table, in colour where rich is installed, and what was wrong under it."""
+    """The table, in color where rich is installed, and what was wrong under it."""
     try:
         from rich.console import Console
-        from rich.table import Table
     except ImportError:
         widths = (18, 11, 20, 9, 14, 8, 0)
         for cells in [_HEADINGS, *(c for _, c in _cells(rows, cases))]:
             print(" ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip())
     else:
-        table = Table(title="one sweep of sizes", title_justify="left")
-        for heading in _HEADINGS:
-            numbers = heading in ("behaviors", "programs", "after a break", "seconds")
-            table.add_column(heading, justify="right" if numbers else "left", no_wrap=not numbers)
-        for row, cells in _cells(rows, cases):
-            if cells[0] and table.row_count:
-                table.add_section()
-            table.add_row(*cells, style="bold" if row.way == OURS else ("" if row.equal else "red"))
         console = Console()
         console.width = max(console.width, _WIDTH)
-        console.print(table)
+        console.print(table(rows, cases))
     for row in rows:
         if row.wrong:
             print(f"{row.case}, {row.way}: at {' '.join(row.wrong[0].split())[:160]}")
+
+
+def table(rows: Sequence[Row], cases: Sequence[Case] = CASES) -> rich.table.Table:
+    """The table for a terminal with colors."""
+    from rich.table import Table
+
+    made = Table(title="anyshape and stock torch.compile, called with the same sizes", title_justify="left")
+    for heading in _HEADINGS:
+        numbers = heading in ("behaviors", "programs", "after a break", "seconds")
+        made.add_column(heading, justify="right" if numbers else "left", no_wrap=not numbers)
+    for row, cells in _cells(rows, cases):
+        if cells[0] and made.row_count:
+            made.add_section()
+        made.add_row(*cells, style="bold" if row.way == OURS else ("" if row.equal else "red"))
+    return made
 
 
 def summary(rows: Sequence[Row]) -> str:

@@ -29,7 +29,7 @@ _MANIFEST = "manifest.json"
 
 @dataclasses.dataclass(frozen=True)
 class ExportedBehavior:
-    """One way that a model acts on sizes: which calls go it, and the program for them."""
+    """One behavior of a model: its conditions on sizes, and the program for them."""
 
     text: str  # in the words of the user: x.shape[0] > 8
     conditions: tuple[object, ...]
@@ -42,7 +42,7 @@ class ExportedBehavior:
 
 
 class ExportedBehaviors:
-    """Exported programs that together are a model. It is called as the model is."""
+    """The exported programs of all behaviors of a model. Call it like the model."""
 
     def __init__(self, behaviors: Sequence[ExportedBehavior], keywords: Sequence[str] = ()) -> None:
         self.behaviors = tuple(behaviors)
@@ -106,7 +106,7 @@ class ExportedBehaviors:
 
     @classmethod
     def load(cls, path: str | pathlib.Path) -> ExportedBehaviors:
-        """A package that `save` wrote."""
+        """Load a package that `save` wrote."""
         path = pathlib.Path(path)
         files = _read_zip(path) if path.suffix == ".zip" else _Folder(path)
         try:

@@ -51,10 +51,10 @@ def export(
 ) -> torch.export.ExportedProgram | ExportedBehaviors:
     """Export a module or function once for every size: a `torch.export.ExportedProgram`.
 
-    Every dim that is not declared static is an unbacked symbol from 0 on, and all that the program needs of sizes is
-    asserted in its graph, so a call that it is not right for raises. `shapes`, `where` and `semantics` are those of
-    `anyshape.compile`. Where your code acts on a size in more than one way the export is refused, showing the branch;
-    `behaviors="all"` exports every way and gives a package that picks the right one at each call.
+    Every dim that is not declared static is an unbacked symbol that may be 0. All conditions on sizes that the program
+    needs are assertions in its graph. `shapes`, `where` and `semantics` mean the same as in `anyshape.compile`. If your
+    code has several behaviors, an error shows the branch. `behaviors="all"` exports a program for each behavior, and
+    returns a package that chooses the program in each call.
     """
     modules.check_no_class(model, asked_by="export")
     word = read_word("behaviors", behaviors, ("one", "all"))

@@ -21,7 +21,7 @@ def mark_dynamic(
     hint: int | None = None,
     name: str | None = None,
 ) -> None:
-    """A size that varies, within `min` and `max`; dims of one `name` are one size. Sizes vary without a mark too."""
+    """Declare a range and a hint of a size. Dims with the same `name` have the same size."""
     mark(tensor, dim, Mark("dynamic", min, max, hint, name))
 
 
@@ -34,10 +34,10 @@ def mark_unbacked(
     hint: int | None = None,
     name: str | None = None,
 ) -> None:
-    """A size that the compiler may not ask about: oblivious semantics for this dim."""
+    """Make a size oblivious: the compiler may not guard on it."""
     mark(tensor, dim, Mark("unbacked", min, max, hint, name))
 
 
 def mark_static(tensor: torch.Tensor, dim: int | Sequence[int] | None = None) -> None:
-    """A size that is always what it is now; without a dim all of them."""
+    """Make a size static. Without `dim`, make all sizes static."""
     mark(tensor, tuple(range(tensor.dim())) if dim is None else dim, Mark("static"))

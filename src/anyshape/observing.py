@@ -71,11 +71,11 @@ class Observation:
 
 @contextlib.contextmanager
 def observe(*, sample: float = 1.0, limit: int = 10_000, code: bool = False) -> Iterator[Observation]:
-    """Watch every compilation of stock torch and of anyshape in this block, and say what is wrong.
+    """Observe every compilation of stock torch and of anyshape in this block, and report recompiles.
 
-    Every compilation is seen; of the calls that programs serve, the share `sample` is counted (0 for none). At most
-    `limit` events are kept, the newest, so that a server can be watched for as long as it runs. `code` keeps the graph
-    and the generated code of every compilation, too, for the page.
+    `sample` is the share of calls that are counted (0 for none). At most `limit` events are kept, the newest, so that
+    a server can be observed as long as it runs. `code` also keeps the graph and the generated code of each compilation
+    for the page.
     """
     if not isinstance(sample, (int, float)) or not 0 <= sample <= 1:
         raise _not_an_option("sample", "a share of the calls, from 0 to 1", sample, fix="sample=0.01")

@@ -12,7 +12,7 @@ from anyshape.errors import warn_old_name
 
 @dataclasses.dataclass(frozen=True)
 class Predicate:
-    """A question about sizes that a program was built on, and that a call must answer alike to be served by it."""
+    """A check on sizes that must have the same answer for a program to serve a call."""
 
     text: str  # in the words of the user: x.shape[0] > 8
     asked_by: str  # user | framework
@@ -25,7 +25,7 @@ class Predicate:
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """A faster program made from the same captured graph for a narrower set of sizes."""
+    """Faster code for a narrower set of sizes, compiled from the same graph."""
 
     text: str
     calls: int

@@ -16,10 +16,10 @@ from typing import Any, Final
 from anyshape import local_files
 
 _KINDS: Final = {
-    "fault": "a fault of torch, mended",
-    "meaning": "another meaning than torch's, which the contract asks for",
-    "speed": "a saving of time",
-    "watch": "something watched",
+    "fault": "a bug of torch, fixed",
+    "meaning": "a behavior that differs from torch, required by the contract",
+    "speed": "a speedup",
+    "watch": "an observation without a change",
 }
 _STATUS: Final = ("applied", "not needed", "absent")
 _HEADINGS: Final = ("repair", "torch", "phase", "on this torch", "what goes wrong without it")
@@ -110,11 +110,14 @@ def page() -> str:
     lines = [
         "# Repairs of torch",
         "",
-        "Everything that anyshape changes in torch while it captures, compiles, exports or loads, generated from the",
-        "declarations in `src/anyshape/_torch/` by `python -m anyshape.repair_table`. Each change holds in the thread",
-        "that makes a capture, and is undone when it ends: stock `torch.compile` in the same process is as it was.",
-        "`anyshape repairs` tells of each whether it is applied on the torch that is installed, absent there, or not",
-        "needed; `anyshape repairs --json FILE` writes the same with all that is said here.",
+        "This page lists every patch of torch that anyshape applies while it captures, compiles, exports or",
+        "loads. It is generated from the declarations in `src/anyshape/_torch/` by `python -m",
+        "anyshape.repair_table`.",
+        "",
+        "A patch applies only in the thread that captures, and is removed when the capture ends. So stock",
+        "`torch.compile` in the same process is not affected. `anyshape repairs` shows for each patch whether",
+        "it is applied on the installed torch, absent, or not needed. `anyshape repairs --json FILE` writes",
+        "all details as JSON.",
         "",
     ]
     for kind, title in _KINDS.items():
@@ -134,7 +137,7 @@ def _about(one: dict[str, Any]) -> Iterator[str]:
     if one["cause"]:
         yield f"- cause: {one['cause']}"
     yield f"- cure: {one['cure']}"
-    yield f"- goes: {one['goes']}"
+    yield f"- can be removed: {one['goes']}"
     replaces = dict.fromkeys(_TABLES.sub("dispatch_table[...]", place) for place in one["places"])
     yield f"- replaces: {', '.join(f'`{place}`' for place in replaces)}"
     if one["over"]:

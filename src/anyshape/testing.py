@@ -50,9 +50,9 @@ class Compiled:
 
 @contextlib.contextmanager
 def expect_programs(expected: int, *functions: Callable[..., object], at_most: bool = False) -> Iterator[Compiled]:
-    """Fail unless exactly `expected` programs (or, with `at_most`, no more) are compiled in the block.
+    """Fail unless exactly `expected` programs are compiled in the block; with `at_most`, fewer are allowed.
 
-    Counts what any function compiled by anyshape compiles, or only what `functions` compile where some are given.
+    Counts the programs of all functions compiled by anyshape, or only those of `functions` if you pass some.
     """
     if type(expected) is not int or expected < 0:
         raise DeclarationError(
@@ -159,12 +159,11 @@ def assert_any_shape(
     atol: float | None = None,
     **compile_options: Any,
 ) -> Any:
-    """Compile `fn` once and compare it with eager at every size and layout; the compiled function is given back.
+    """Compile `fn` once and compare it with eager for every size and layout. Return the compiled function.
 
-    `make_inputs(*size)` gives the arguments, as a tuple or a single value; an entry of `sizes` is an int or a tuple of
-    them. Compared are values, shapes, strides that address something, dtypes, what became of the inputs, which outputs
-    share memory with which inputs, and the type of an exception. `compile` (by default `anyshape.compile`) gets
-    `compile_options`.
+    `make_inputs(*size)` returns the arguments, as a tuple or a single value. An entry of `sizes` is an int or a tuple
+    of ints. These are compared: values, shapes, strides, dtypes, mutation of the inputs, aliasing of outputs and
+    inputs, and the type of an exception. `compile` (by default `anyshape.compile`) gets `compile_options`.
     """
     if not isinstance(sizes, Sequence) or isinstance(sizes, str) or not sizes:
         raise DeclarationError(
@@ -200,9 +199,9 @@ def difference(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> str | None:
-    """How a call of `compiled` is not what eager `fn` does, in a line; None if it is. Each gets its own copies.
+    """Describe how a call of `compiled` differs from eager `fn`, in a line; None if it does not. Each gets copies.
 
-    With `backward` the results are differentiated too, and the gradients of the inputs compared.
+    With `backward` the gradients of the inputs are compared too.
     """
     want, got = (run_once(f, copies(arguments), backward=backward) for f in (fn, compiled))
     return outcome_difference(want, got, rtol, atol)

@@ -185,6 +185,7 @@ def test_what_the_file_says_already_stays(tmp_path: pathlib.Path) -> None:
     [
         (["missing.py"], "AS060: there is no file 'missing.py'"),
         ([], "AS060: there is no program to examine"),
+        (["-m", "missing_package.train"], "AS060: there is no module 'missing_package.train'"),
         (["--from", "nowhere"], "AS060: there is no such folder: nowhere"),
         (["--from", "nowhere", "--verify"], "AS060: a trace cannot be verified"),
     ],

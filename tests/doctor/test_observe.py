@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import pathlib
+import runpy
 import threading
 import time
 from typing import Any
@@ -16,7 +17,7 @@ from torch.utils._traceback import shorten_filename
 import anyshape
 from anyshape._torch import failed_guards
 from anyshape._torch import observe as seam
-from anyshape.doctor import event_log, events
+from anyshape.doctor import causes, event_log, events
 from anyshape.doctor.events import Calls, Compilation, Reason
 from anyshape.doctor.findings import Finding, Remedy
 
@@ -137,6 +138,148 @@ def test_two_arguments_that_are_one_tensor(same_first: bool) -> None:
     (finding,) = seen.report.findings
     assert (finding.code, finding.subject) == ("D115", "a, b")
     assert "is one now" not in finding.detail and ("are two now" in finding.detail) == same_first
+
+
+def test_what_follows_a_graph_break_is_told_in_the_words_of_the_user() -> None:
+    def rows(x: torch.Tensor) -> torch.Tensor:
+        kept = torch.nonzero(x > 2).squeeze(-1)
+        return x[kept] * 2
+
+    g = torch.compile(rows, backend="eager")
+    with anyshape.observe() as seen:
+        for n in (4, 6, 9):
+            g(torch.arange(float(n)))
+    assert "___stack" not in str(seen) and "torch_dynamo_resume" not in str(seen)
+    assert not any("___stack" in r.text for f in seen.findings for r in (f.remedy, *f.others))
+    (of_x,) = [f for f in seen.findings if f.subject == "x.shape[0]"]
+    assert of_x.compiles == 2, "the function and what follows its graph break: one size, one finding"
+    assert "<value before the graph break>.shape[0]" in [f.subject for f in seen.findings]
+
+
+def test_an_offset_that_is_read_before_a_graph_break() -> None:
+    def part(v: torch.Tensor) -> torch.Tensor:
+        return v * 2 + v.storage_offset()
+
+    g = torch.compile(part, backend="eager")
+    memory = torch.arange(32.0)
+    with anyshape.observe() as seen:
+        for i in range(0, 32, 8):
+            g(memory[i : i + 8])
+    (finding,) = [f for f in seen.findings if f.code == "D116"]
+    assert finding.subject == "v" and "register_buffer" not in str(seen)
+
+
+def test_a_dict_with_other_keys() -> None:
+    def f(batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        return sum(v.sum() for v in batch.values()) + torch.zeros(1)
+
+    g = torch.compile(f, backend="eager")
+    with anyshape.observe() as seen:
+        for key in ("mask", "labels"):
+            g({"ids": torch.ones(4), key: torch.ones(4)})
+    (finding,) = seen.findings
+    assert (finding.code, finding.subject, finding.values) == ("D114", "batch", ("mask", "labels"))
+    assert finding.detail == "other keys: 'mask' before, 'labels' now"
+
+
+def test_a_branch_that_is_not_known_is_told_as_python_writes_it() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        kept = x[x > 0]
+        return x if kept.shape[0] == 0 else kept
+
+    with anyshape.observe() as seen, pytest.raises(Exception, match="data-dependent"):
+        torch.compile(f, backend="eager", fullgraph=True)(torch.ones(3))
+    (finding,) = seen.findings
+    assert finding.detail == "not known: u0 == 0 (u0 is computed when the program runs)"
+    assert "torch.cond" in finding.others[-1].text
+
+
+def test_an_assignment_to_out_is_no_out_argument() -> None:
+    def f(x: torch.Tensor, buffer: torch.Tensor) -> torch.Tensor:
+        out = x * 2
+        return out + buffer.sum()
+
+    with anyshape.observe() as seen:
+        g = torch.compile(f, backend="eager")
+        for n in (4, 6):
+            g(torch.ones(n), torch.ones(3))
+    assert [f.code for f in seen.findings] == ["D102"]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_argument"),
+    [
+        ("torch.mm(a, b, out=c)", True),
+        ("torch.topk(x, 3, out = (v, i))", True),
+        ("out=c,", True),
+        ("out = x * 2", False),
+        ("if out == 3:", False),
+        ("f(layout=x)", False),
+    ],
+)
+def test_what_is_an_out_argument(line: str, is_argument: bool) -> None:
+    assert bool(causes._OUT.search(line)) == is_argument
+
+
+def test_another_object_of_one_type_is_told_as_such() -> None:
+    def apply(x: torch.Tensor, fn: Any) -> torch.Tensor:
+        return fn(x) + 1
+
+    g = torch.compile(apply, backend="eager")
+    with anyshape.observe() as seen:
+        for fn in (torch.relu, torch.sigmoid):
+            g(torch.ones(4), fn)
+    (finding,) = seen.findings
+    assert (finding.code, finding.subject) == ("D107", "fn")
+    assert finding.detail in (  # torch 2.11 does not say of which type the object was
+        "another object than before; both are of type builtin_function_or_method",
+        "another object than before, of type builtin_function_or_method now",
+    )
+
+
+def test_a_dtype_that_is_passed_in_is_told_by_its_name() -> None:
+    def cast(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        return x.to(dtype).sum()
+
+    g = torch.compile(cast, backend="eager")
+    with anyshape.observe() as seen:
+        for dtype in (torch.float32, torch.float64):
+            g(torch.ones(4), dtype)
+    (finding,) = seen.findings
+    assert finding.values == ("torch.float32", "torch.float64")
+    assert finding.detail == "torch.float32 before, torch.float64 now"
+
+
+def test_an_attribute_of_an_argument_is_not_told_to_become_a_buffer() -> None:
+    class Batch:
+        def __init__(self, scale: float) -> None:
+            self.scale = scale
+
+    g = torch.compile(lambda x, batch: x * batch.scale, backend="eager")
+    with anyshape.observe() as seen:
+        for scale in (1.0, 2.0):
+            g(torch.ones(4), Batch(scale))
+    (finding,) = seen.findings
+    assert (finding.code, finding.subject) == ("D110", "batch.scale")
+    assert "register_buffer" not in str(seen)
+
+
+def test_the_line_is_shown_where_a_guard_has_none(tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "same.py"
+    script.write_text("""
+import torch
+
+@torch.compile(backend="eager")
+def mix(a, b):
+    return a + 2 * b
+
+x, y = torch.ones(4), torch.zeros(4)
+mix(x, y)
+mix(x, x)
+""")
+    with anyshape.observe() as seen:
+        runpy.run_path(str(script))
+    assert '@torch.compile(backend="eager")' in str(seen) and "(the call at same.py:10)" in str(seen)
 
 
 def test_a_file_is_not_taken_for_another_that_ends_alike(tmp_path: pathlib.Path) -> None:

@@ -291,4 +291,6 @@ def _settings() -> str:
 def _shown(value: Any) -> Any:
     if isinstance(value, bool | int | float | str | types.NoneType):
         return value if not isinstance(value, str) else value[:200]
+    if isinstance(value, torch.dtype | torch.device | torch.layout | torch.memory_format):
+        return str(value)
     return type(value).__name__

@@ -37,6 +37,17 @@ _FLUSH_SECONDS = 0.5
 _MOST_STACKS = 50_000
 
 
+def _entries(bound: dict[str, Any]) -> Iterator[Any]:
+    """The programs that exist of a frame: a list, or (torch 2.11) the first of a chain."""
+    listed = bound.get("cache_entries_for_reasons")
+    listed = bound.get("cache_entries") if listed is None else listed
+    yield from listed or ()
+    entry = bound.get("cache_entry") if listed is None else None
+    while entry is not None:
+        yield entry
+        entry = entry.next
+
+
 class Observer:
     """Turns what the hooks see into events. One is active in a process at a time."""
 
@@ -164,8 +175,7 @@ class Observer:
         }
 
     def _reasons(self, bound: dict[str, Any], frame_locals: dict[str, Any]) -> Iterator[Reason]:
-        entries = bound.get("cache_entries_for_reasons")
-        for entry in bound.get("cache_entries") or () if entries is None else entries:
+        for entry in _entries(bound):
             try:
                 for reason in failed_guards.failed(entry, frame_locals, self._stacks):
                     pin = self._pins.get((reason.entry, reason.source, -1 if reason.dim is None else reason.dim))

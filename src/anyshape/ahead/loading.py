@@ -81,13 +81,12 @@ def load(
     name: str | None = None,
     on_new_behavior: _OnNewBehavior = "error",
 ) -> Any:
-    """A callable from a file that `Artifact.save` wrote. Nothing is captured or compiled, now or later.
+    """Load a callable from a file that `Artifact.save` wrote. Nothing is traced or compiled, now or later.
 
-    `url` is a path or any URL that fsspec knows, or an `Artifact`.
-    `fn` is the function or module that it was made from; a module's live weights are used. Loading runs code that is in
-    the file: it is checked with `key`, or believed with `trust=True`. With a key and without `fn`, `name` says which
-    callable the file has to be of. A call that no program serves raises `NewBehaviorError`, or runs `fn` with
-    `on_new_behavior="eager"`.
+    `url` is a path, any URL that fsspec supports, or an `Artifact`. `fn` is the function or module that the file was
+    made from; the current weights of a module are used. Loading runs code from the file, so it must be signed with
+    `key`, or trusted with `trust=True`. With a key and without `fn`, `name` says which callable the file must be for. A
+    call that no program serves raises `NewBehaviorError`; with `on_new_behavior="eager"` it runs `fn`.
     """
     read_word("on_new_behavior", on_new_behavior, ("error", "eager"))
     trust = believing.read_word(trust)

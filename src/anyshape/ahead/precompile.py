@@ -95,12 +95,11 @@ def precompile(
 ) -> Artifact:
     """Compile a function or module now, for a process that never compiles.
 
-    The call `fn(*args, **kwargs)` is captured, and so is each of `calls` (tuples of arguments, or pairs of arguments
-    and keywords): every behaviour among them gets a program, and none of them is run. Under `torch.no_grad()` the
-    programs are for inference, else forward and backward are compiled. `cover=True` finds further calls by itself until
-    the programs cover all sizes that the declaration allows. `specialize` names sizes that get code of their own
-    (`["batch == 1"]`) where a call has them.
-    `weights="embed"` puts the parameters into the file.
+    The call `fn(*args, **kwargs)` and each of `calls` (tuples of arguments, or pairs of arguments and keyword
+    arguments) are traced, but not run. Each behavior among them gets a program. Under `torch.no_grad()` the programs
+    are for inference; otherwise forward and backward are compiled. `cover=True` finds more calls until the programs
+    cover all sizes that the declaration allows. `specialize` names sizes that also get static code
+    (`["batch == 1"]`), if a call has them. `weights="embed"` saves the parameters in the file.
     """
     read_word("weights", weights, ("live", "embed"))
     options = None if options is None else dict(options)

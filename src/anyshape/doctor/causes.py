@@ -16,7 +16,9 @@ from anyshape.doctor.events import Compilation, Reason
 _BRANCH = re.compile(r"^\s*(if|elif|while|assert)\b|\bif\b.*\belse\b|[<>!=]=|[<>]")
 STRIDED = re.compile(r"\b(empty_strided|as_strided)\s*\(")
 LAYOUT = re.compile(r"\.(is_contiguous|stride|is_non_overlapping_and_dense|storage_offset|dim_order)\s*\(")
-_OUT = re.compile(r"\bout\s*=")
+_OFFSET = re.compile(r"(?P<tensor>\w+)\.storage_offset\(")
+# As an argument, also where it begins the line of a longer call; not as the name that a line assigns to.
+_OUT = re.compile(r"[(,]\s*out\s*=(?!=)|^\s*out=(?!=)")
 _TENSOR_KINDS = {"Tensor", "Parameter", "Buffer"}
 
 
@@ -62,6 +64,8 @@ def classify(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
     values = (reason.expected, reason.actual) if reason.kind not in without else ()
     if reason.kind == "stride" and reason.dim is not None and not isinstance(reason.expected, str):
         values = (reason.expected, reason.actual)
+    if _is_another_object(reason):
+        values = ()
     if reason.kind == "shape":
         values = tuple(reason.actual) if isinstance(reason.actual, list | tuple) else (reason.actual,)
     file, line, code_line = reason.file, reason.line, reason.code
@@ -75,7 +79,7 @@ def classify(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
         file,
         line,
         code_line,
-        reason.source.replace("L['fn']", "L['self']") if compilation.wrapped else reason.source,
+        _source(code, reason, compilation),
         reason.dim,
         shown,
         detail,
@@ -85,10 +89,19 @@ def classify(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
     )
 
 
+def _source(code: str, reason: Reason, compilation: Compilation) -> str:
+    """What it is about, as guards call it."""
+    if code == "D116" and guard_text.is_handed_on(reason.source):  # the offset was read before a graph break
+        read = _OFFSET.search(reason.code)
+        return f"L['{read['tensor']}']" if read else reason.source
+    return reason.source.replace("L['fn']", "L['self']") if compilation.wrapped else reason.source
+
+
 def _disease(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, ...]]) -> tuple[str, str]:
     """The code for one reason, and a sentence."""
     name = guard_text.argument(reason.source)
-    change = f"{reason.expected!r} before" + ("" if reason.actual is None else f", {reason.actual!r} now")
+    change = f"{_said(reason, reason.expected)} before"
+    change += "" if reason.actual is None else f", {_said(reason, reason.actual)} now"
     again = (compilation.file, compilation.line, compilation.name, reason.source, reason.dim) in repeated
     if reason.kind in ("shape", "size", "stride"):
         if STRIDED.search(reason.code):
@@ -109,9 +122,11 @@ def _disease(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
     if reason.kind == "stride":
         return "D105", f"stride {change}" if not isinstance(
             reason.expected, str
-        ) else f"not so: {guard_text.readable(reason.guard)}"
+        ) else f"does not hold now: {guard_text.readable(reason.guard)}"
     if reason.kind == "item":
-        return ("D104" if _BRANCH.search(reason.code) else "D107"), f"not so now: {guard_text.readable(reason.guard)}"
+        return (
+            "D104" if _BRANCH.search(reason.code) else "D107"
+        ), f"does not hold now: {guard_text.readable(reason.guard)}"
     if reason.kind == "rank":
         return "D114", f"{reason.expected} dim{'s' * (reason.expected != 1)} before, {reason.actual} now"
     if reason.kind in ("dtype", "keys", "device"):
@@ -121,7 +136,7 @@ def _disease(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
     if reason.kind == "global_state":
         return _of_settings(str(reason.actual or ""))
     if reason.kind in ("tensor_type", "type"):
-        kinds = {str(reason.expected).split(".")[-1].strip("'<>"), str(reason.actual)}
+        kinds = {_type_name(reason.expected), str(reason.actual)}
         held = guard_text.is_global(reason.source) or "." in name
         if kinds <= _TENSOR_KINDS or not held:
             return ("D112" if kinds <= _TENSOR_KINDS else "D114"), change
@@ -129,16 +144,25 @@ def _disease(reason: Reason, compilation: Compilation, repeated: set[tuple[Any, 
         return "D113", f"length {change}" if reason.actual is not None else guard_text.readable(reason.guard)
     if reason.kind == "aliasing":
         same = "one tensor before, and are two now" if " is " in reason.guard else "two tensors before, and are one now"
-        return "D115", f"they were {same}"
+        at = f" (the call at {_base(compilation.call_file)}:{compilation.call_line})" if compilation.call_file else ""
+        return "D115", f"they were {same}{at}"
     if reason.kind == "offset":
         now = "" if reason.actual is None else f", {reason.actual} now"
         return "D116", f"it began at element {reason.expected} of its memory before{now}"
+    if reason.kind == "dict_keys":
+        return "D114", f"other keys: {change}"
+    if guard_text.is_handed_on(reason.source) and _OFFSET.search(reason.code):
+        return "D116", f"it began at element {change}"
+    if _is_another_object(reason):
+        change = "another object than before"
+        known = str(reason.expected).startswith("<class ")
+        change += f"; both are of type {reason.actual}" if known else f", of type {reason.actual} now"
     closed_over = _root(reason.source) in compilation.freevars and not compilation.wrapped
     if guard_text.is_global(reason.source) or closed_over:
         return "D111", change
     if re.match(r"^L\[[^\]]*\](\[[^\]]*\])*\.", reason.source):
         return "D110", change
-    if reason.kind == "value" and reason.source:
+    if (reason.kind == "value" or _is_another_object(reason)) and reason.source:
         return "D107", change
     return "D114", guard_text.readable(reason.guard) if reason.kind == "backend" or not reason.source else change
 
@@ -172,8 +196,31 @@ def _of_relation(reason: Reason, name: str) -> tuple[str, str]:
     if reason.asked_by == "user" and _BRANCH.search(reason.code):
         return "D104", f"this branch went the other way: {guard_text.readable(reason.guard)}"
     if small and not reason.code:
-        return "D101", f"not so at {reason.actual}: {guard_text.readable(reason.guard)}"
-    return "D103", f"not so now: {guard_text.readable(reason.guard)}"
+        return "D101", f"does not hold at {reason.actual}: {guard_text.readable(reason.guard)}"
+    return "D103", f"does not hold now: {guard_text.readable(reason.guard)}"
+
+
+def _said(reason: Reason, value: Any) -> str:
+    """A value as the code writes it; the name of a dtype or of a class as it is."""
+    if not isinstance(value, str):
+        return repr(value)
+    named = reason.kind not in ("value", "item", "dict_keys") or value.startswith("torch.")
+    return value if named else repr(value)
+
+
+def _is_another_object(reason: Reason) -> bool:
+    """An object in the place of another one of its type, as far as the guard says which type that was."""
+    known = str(reason.expected).startswith("<class ")  # torch 2.11 writes the object down
+    return reason.kind == "identity" and (not known or _type_name(reason.expected) == str(reason.actual))
+
+
+def _type_name(text: Any) -> str:
+    """`<class 'package.Type'>` without its module."""
+    return str(text).strip("<>").removeprefix("class ").strip("'").rpartition(".")[2]
+
+
+def _base(file: str) -> str:
+    return file.replace("\\", "/").rpartition("/")[2]
 
 
 def _plain(value: Any) -> Any:

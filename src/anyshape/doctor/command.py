@@ -6,9 +6,12 @@ that is run has a process of its own.
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import pathlib
 import sys
 from collections.abc import Callable
+from unittest import mock
 
 from anyshape import local_files
 from anyshape.doctor import launch, page, trace, trials, writing
@@ -72,6 +75,18 @@ def _check_request(program: launch.Program | None, folder: pathlib.Path | None, 
     name = program.arguments[0]
     if program.kind == "script" and not pathlib.Path(name).is_file():
         raise DoctorError(f"there is no file {name!r}", where=name, fix="anyshape doctor path/to/script.py")
+    if program.kind == "module" and not _is_installed(name):
+        raise DoctorError(f"there is no module {name!r}", where=f"-m {name}", fix="anyshape doctor -m package.module")
+
+
+def _is_installed(module: str) -> bool:
+    """Whether the module, or the package that it is in, can be found from here; nothing is imported for it."""
+    package = module.partition(".")[0]
+    with mock.patch.object(sys, "path", [os.getcwd(), *sys.path]):
+        try:
+            return package in sys.modules or importlib.util.find_spec(package) is not None
+        except ValueError:
+            return False
 
 
 def _report(

@@ -13,7 +13,7 @@ from typing import Any
 
 from anyshape.doctor import causes, endings, guard_text, remedies
 from anyshape.doctor.causes import Cause
-from anyshape.doctor.events import Compilation, EagerCalls, Event, GraphBreak, Reason
+from anyshape.doctor.events import RESUMED, Compilation, EagerCalls, Event, GraphBreak, Reason
 from anyshape.doctor.findings import Finding, Subject
 
 Entry = tuple[
@@ -34,7 +34,7 @@ def diagnose(events: Iterable[Event]) -> tuple[Finding, ...]:
     repeated = _repeated(compilations)
     limits: list[tuple[Compilation, list[Cause]]] = []
     for compilation in compilations:
-        made = _causes(compilation, repeated)
+        made = _causes(compilation, repeated, _home(compilation, compilations))
         if compilation.outcome == "limit":
             limits.append((compilation, made))
             continue
@@ -165,10 +165,21 @@ def _of_limit(
 # -- which reasons count ---------------------------------------------------------------------------------------
 
 
-def _causes(compilation: Compilation, repeated: set[tuple[Any, ...]]) -> list[Cause]:
+def _causes(compilation: Compilation, repeated: set[tuple[Any, ...]], home: tuple[str, int] | None) -> list[Cause]:
     """What made this compilation necessary: the reasons of the program that came nearest to serving the call."""
     made = [causes.classify(reason, compilation, repeated) for reason in _nearest(compilation)]
+    made = [dataclasses.replace(cause, frame=home) for cause in made] if home else made
     return list({(cause.key, cause.subject): cause for cause in made}.values())
+
+
+def _home(compilation: Compilation, compilations: Sequence[Compilation]) -> tuple[str, int] | None:
+    """The function whose rest this is, where it is what follows a graph break: a size of both is one size."""
+    part = RESUMED.match(compilation.name)
+    if part is None:
+        return None
+    whole = [c for c in compilations if (c.file, c.name) == (compilation.file, part["name"])]
+    lines = [c.line for c in whole if c.line <= compilation.line]
+    return (compilation.file, max(lines)) if lines else None
 
 
 def _nearest(compilation: Compilation) -> list[Reason]:

@@ -10,14 +10,15 @@ from collections.abc import Mapping, Sequence
 
 from anyshape.doctor import guard_text
 from anyshape.doctor.causes import LAYOUT, STRIDED, Cause
-from anyshape.doctor.events import Compilation, GraphBreak
+from anyshape.doctor.events import RESUMED, Compilation, GraphBreak
 
 _DDE = re.compile(r"data-dependent (expression|branching)|GuardOnDataDependent|PendingUnbackedSymbol", re.IGNORECASE)
 _EXPRESSION = re.compile(r"data-dependent expression (?P<expr>[^\n]*?)(?: \(unhinted|\n|$)")
 _CAUSED = re.compile(r"Caused by: (?P<where>[^\n]*)")
 _SYMBOL = re.compile(r"\b[uszf]\d+\b")
+_RELATION = re.compile(r"(?P<name>Eq|Ne)\((?P<left>[^,]+), (?P<right>[^,]+)\)")
+_OPERATORS = {"Eq": "==", "Ne": "!="}
 _STATEMENT = re.compile(r"^\s*(if|elif|while|assert)\b")
-_RESUMED = "torch_dynamo_resume_in_"
 Found = list[tuple[Cause, Compilation, float]]
 
 
@@ -37,9 +38,7 @@ def of_breaks(
         if cause.code in ("D120", "D121", "D140", "D141"):
             lines.add((cause.file, cause.line))
         # What follows a break is compiled on its own; that is what it costs.
-        resumed = [
-            c for c in compilations if c.name.startswith(_RESUMED) and (c.file, c.line) == (broken.file, broken.line)
-        ]
+        resumed = [c for c in compilations if RESUMED.match(c.name) and (c.file, c.line) == (broken.file, broken.line)]
         first = broken is next(b for b in breaks if (b.file, b.line) == (broken.file, broken.line))
         found[cause.key].append((cause, compilation, sum(c.seconds for c in resumed) if first else 0.0))
     return lines
@@ -65,18 +64,28 @@ def _of_text(text: str, file: str, line: int, code: str, *, symbols: Mapping[str
     branch = "in evaluate_expr" in where or "variables/tensor.py" in where
     users = not where or branch or ("_dynamo/" in where and _STATEMENT.match(code))
     asked_by = "user" if users else "framework"
-    detail = f"not known: {expression['expr'].strip()}" if expression else first
+    asked = expression["expr"].strip() if expression else ""
+    detail = f"not known: {_in_words(asked, symbols)}" if asked else first
     if STRIDED.search(code):
         disease = "D140"
     elif LAYOUT.search(code):
         disease = "D141"
     else:
         disease = "D120" if asked_by == "user" else "D121"
-    values = (expression["expr"].strip(),) if expression else ()
     # A size of an argument, where the symbol is one; else a value that was computed, which has no name.
-    named = [symbols[s] for s in _SYMBOL.findall(values[0] if values else " ".join(symbols)) if s in symbols]
+    named = [symbols[s] for s in _SYMBOL.findall(asked or " ".join(symbols)) if s in symbols]
     source, dim = next(iter(guard_text.size_sources(named[0]) if named else []), ("", None))
-    return Cause(disease, file, line, code, source, dim, values, detail, asked_by)
+    return Cause(disease, file, line, code, source, dim, (), detail, asked_by)
+
+
+def _in_words(expression: str, symbols: Mapping[str, str]) -> str:
+    """`Eq(u0, 0)` as Python writes it, with the sizes of arguments by their names and a word on the other symbols."""
+    found = _RELATION.fullmatch(expression)
+    text = f"{found['left']} {_OPERATORS[found['name']]} {found['right']}" if found else expression
+    unnamed = [s for s in dict.fromkeys(_SYMBOL.findall(text)) if s not in symbols]
+    text = _SYMBOL.sub(lambda s: guard_text.readable(symbols.get(s[0], s[0])), text)
+    verb = "is" if len(unnamed) == 1 else "are"
+    return f"{text} ({', '.join(unnamed)} {verb} computed when the program runs)" if unnamed else text
 
 
 def headline(text: str) -> str:

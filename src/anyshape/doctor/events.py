@@ -7,10 +7,13 @@ torch: events come from a live observer, from a file that one wrote, or from tor
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 VERSION: Final = 1
+# How Dynamo calls the part of a function that follows a graph break.
+RESUMED: Final = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +88,8 @@ class Compilation:
     @property
     def function(self) -> str:
         """What was compiled, as its user calls it."""
+        if (part := RESUMED.match(self.name)) is not None:
+            return f"{part['name']} after line {part['line']}"
         return (self.arguments.get("fn") if self.wrapped else "") or self.qualname or self.name
 
 

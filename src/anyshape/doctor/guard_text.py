@@ -43,6 +43,8 @@ _NUMBER = re.compile(r"-?\d+")
 # One object under two names, where it was one before: `L['x'] is L['y']`.
 _SAME = re.compile(r"^(?P<one>[LG]\[.+?|[^\W\d]\w*) is (?P<other>(?!not\b|None\b)(?:[LG]\[.+|[^\W\d]\w*))$")
 _OFFSET = re.compile(r"(?P<source>[LG]\[.+?\]|[^\W\d]\w*)\.storage_offset\(\)(?: [!=]= (?P<value>\d+))?")
+_KEY = re.compile(r"^list\(dict\.keys\((?P<source>.+)\)\)\[\d+\] == (?P<value>.+)$", re.DOTALL)
+_BROKEN = re.compile(r"^[LG]\[(['\"])___stack\d+\1\]")  # what Dynamo hands on from before a graph break
 FIELDS = {"Tensor device index": "device", "dispatch key set": "keys"}
 
 
@@ -168,6 +170,9 @@ def reason(entry: str, text: str, *, actual: Any = None) -> Reason:
     if "___dict_contains" in guard or ".keys()" in guard:
         source = re.search(r"(?P<source>[LG]\[.*\])", guard)
         return Reason(entry, "length", guard, source["source"] if source else "", actual=actual, **where)
+    if (key := _KEY.match(guard)) is not None:
+        about = _local(key["source"])
+        return Reason(entry, "dict_keys", guard, about, None, _literal(key["value"]), actual, **where)
     if (read := re.search(r"(?P<source>[LG]\[[^\]]*\][^\s]*)\.item\(\)", guard)) is not None:
         return Reason(entry, "item", guard, f"{read['source']}.item()", None, guard, actual, **where)
     sizes = list(_SIZE.finditer(_localised(guard)))
@@ -213,6 +218,7 @@ def argument(source: str) -> str:
         return ", ".join(argument(part) for part in re.split(r", (?=[LG]\[)", source))
     text = re.sub(r"\._(?:modules|parameters|buffers)\[(['\"])(\w+)\1\]", r".\2", source)
     text = re.sub(r"\.__dict__\[(['\"])(\w+)\1\]", r".\2", text)
+    text = _BROKEN.sub("<value before the graph break>", text)
     text = re.sub(r"^[LG]\[(['\"])(.+?)\1\]", r"\2", text)
     return re.sub(r"\.__closure__\[(\d+)\]\.cell_contents", r" (closure \1)", text)
 
@@ -225,6 +231,11 @@ def readable(guard: str) -> str:
 def is_global(source: str) -> bool:
     """Whether a source is read from the module's globals or from a closure, rather than passed in."""
     return source.startswith("G[") or "__closure__" in source or "cell_contents" in source
+
+
+def is_handed_on(source: str) -> bool:
+    """Whether a source is a value that was computed before a graph break: it has no name that a user could write."""
+    return _BROKEN.match(source) is not None
 
 
 def _duplicates(guard: str) -> list[str]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from anyshape.doctor import edits
+from anyshape.doctor import edits, guard_text
 from anyshape.doctor.edits import Edit
 from anyshape.doctor.events import Compilation
 from anyshape.doctor.findings import Finding, Remedy, Subject
@@ -48,7 +48,13 @@ def advice(finding: Finding) -> Remedy:
     """What a person can do, in the words of the disease."""
     text = finding.disease.advice
     if finding.code == "D107" and finding.values and all(type(v) in (int, float) for v in finding.values):
-        text = "pass it as a tensor if it is only computed with; where it counts rounds of a loop, each is a program"
+        text = (
+            "if it is only used in arithmetic, pass it as a tensor; as the count of a loop, each value needs a program"
+        )
+    if finding.code == "D110" and finding.argument.endswith("training"):
+        text = "one program for train() and one for eval() is what torch needs"
+    elif finding.code == "D110" and finding.argument and not finding.argument.startswith("self"):
+        text = "pass the value as an argument of the function, as a tensor if it is only computed with"
     return Remedy("advice", text)
 
 
@@ -57,7 +63,8 @@ def advice(finding: Finding) -> Remedy:
 
 def environment(variable: str, subjects: Sequence[Subject]) -> list[Remedy]:
     """A variable that torch reads, naming the sources as torch does."""
-    sources = [s.source if s.dim is None else f"{s.source}:{s.dim}" for s in subjects if s.source]
+    named = [s for s in subjects if s.source and not guard_text.is_handed_on(s.source)]
+    sources = [s.source if s.dim is None else f"{s.source}:{s.dim}" for s in named]
     value = ",".join(dict.fromkeys(sources))
     return [Remedy("environment", f'export {variable}="{value}"', settings=((variable, value),))] if value else []
 
@@ -71,7 +78,7 @@ def with_anyshape(finding: Finding, frames: Frames) -> list[Remedy]:
         found.append(_edit("anyshape", [e for change in changes for e in change]))
     tables = dict.fromkeys(table(finding, frame) for frame in frames)
     if tables and all(tables):
-        text = "put this into anyshape.toml, and run with `anyshape run` in the place of `python`"
+        text = "put this into anyshape.toml, and run with `anyshape run` instead of `python`"
         found.append(Remedy("declared", text, toml=merged(tables)))
     return found
 
@@ -168,7 +175,7 @@ def _attribute(finding: Finding, frames: Frames) -> list[Remedy]:
 
 def _graph_break(finding: Finding, frames: Frames) -> list[Remedy]:
     found = [name for text, name in _FLAGS.items() if text in finding.detail]
-    return flag(found[0], frames) if found else []
+    return [*(flag(found[0], frames) if found else []), *with_anyshape(finding, frames)]
 
 
 _PROPOSALS: Final[Mapping[str, Callable[[Finding, Frames], list[Remedy]]]] = {

@@ -201,8 +201,11 @@ def described(finding: Finding) -> list[str]:
     """A finding in lines: what, where, what changed, what it cost, what to do."""
     subject = f" ({finding.subject})" if finding.argument else ""
     lines = [f"{finding.code} {finding.disease.title}{subject}", f"where:  {place(finding.file, finding.line)}"]
-    if finding.source_line:
-        lines.append(f"        {finding.source_line}")
+    source = finding.source_line or next(
+        (t.strip() for n, t in excerpt(finding.file, finding.line) if n == finding.line), ""
+    )
+    if source:
+        lines.append(f"        {source}")
     lines += [f"values: {text}" for text in values(finding)]
     lines.append(f"why:    {finding.detail}")
     lines.append(f"cost:   {cost(finding)}")
@@ -259,7 +262,7 @@ def change(reason: Reason) -> str:
     if reason.kind == "shape":
         return f"{where} is {reason.actual}, and {guard_text.readable(reason.guard)} does not hold"
     if reason.kind == "aliasing":
-        return f"not so now: {guard_text.readable(reason.guard)}"
+        return f"does not hold now: {guard_text.readable(reason.guard)}"
     return f"{where}: {reason.expected} -> {reason.actual}"
 
 

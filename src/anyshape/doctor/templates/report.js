@@ -137,7 +137,7 @@
     root.dataset.theme = themes[(themes.indexOf(root.dataset.theme) + 1) % themes.length];
     const name = { auto: "automatic", light: "light", dark: "dark" }[root.dataset.theme];
     event.currentTarget.textContent = `Theme: ${name}`;
-    event.currentTarget.setAttribute("aria-label", `Colour theme: ${name}`);
+    event.currentTarget.setAttribute("aria-label", `Color theme: ${name}`);
     draw();
   });
   function draw() {
