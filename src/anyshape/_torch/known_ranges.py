@@ -35,8 +35,7 @@ _MANY_SYMBOLS = 20  # sympy takes too long then, and torch asks nothing
     kind="speed",
     absent="skip",
     symptom="Rows of more than 1,024 values are read once for each reduction and once more for the result.",
-    cause="choices.py:InductorChoices.should_use_persistent_reduction has one limit. Triton unrolls a loop over a "
-    "constant length, and not one over a length that is an argument.",
+    cause="choices.py:InductorChoices.should_use_persistent_reduction has one limit, whatever is known of a length.",
     cure="Contiguous rows of bounded length are kept in registers up to 8,192 values.",
     goes="when Inductor takes the bounds of a length into account",
 )
@@ -72,8 +71,7 @@ _wide: weakref.WeakSet[Any] = weakref.WeakSet()  # kernels in which a product of
     kind="speed",
     absent="skip",
     symptom="Quotients and remainders by a size are 64-bit divisions, several times slower.",
-    cause="codegen/triton_utils.py:signature_to_meta makes every size argument 64 bits wide, since a product of two "
-    "may not fit into 32.",
+    cause="codegen/triton_utils.py:signature_to_meta makes every size argument 64 bits wide.",
     cure="Each expression of a kernel is looked at: whether all products of sizes in it fit.",
     goes="when signature_to_meta takes the bounds of sizes into account",
 )
