@@ -5,6 +5,8 @@ that very size, and as ratios to it code with buckets, anyshape's general progra
 `--autotune` stock `max-autotune` static too). Then the pieces of code that were made, what making them took in first
 compiles, and the longest call meanwhile. `--backward` measures forward and backward of the first kernels.
 
+Each kernel is measured in a process of its own, with caches of its own: a first compile is one from a cold start.
+
 usage: buckets.py [--device cuda] [--only softmax+add] [--warm 60] [--sizes 16] [--backward] [--autotune] [--json FILE]
 """
 
@@ -13,8 +15,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
+import pathlib
 import random
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -89,10 +96,9 @@ def sizes(count: int, seed: int) -> list[int]:
 
 
 def warm(call: Callable[..., Any], f: Any, make: Callable[[int], tuple[Any, ...]], chosen: list[int]) -> list[float]:
-    """Each size as often as code wants to be hot; how long the calls took meanwhile, in milliseconds."""
-    took = []
-    for rounds in range(40):
-        made = len(f.variants)
+    """Each size until no more code is made or dropped; how long the calls took meanwhile, in milliseconds."""
+    took, quiet, known = [], 0, -1
+    for _ in range(120):
         for n in chosen:
             args = make(n)
             for _ in range(8):
@@ -100,7 +106,9 @@ def warm(call: Callable[..., Any], f: Any, make: Callable[[int], tuple[Any, ...]
                 call(*args)
                 took.append((time.perf_counter() - began) * 1e3)
         f.wait()
-        if rounds > 8 and len(f.variants) == made:
+        now = len(f.variants) + sum(len(p.dropped) for p in f.programs)
+        quiet, known = (quiet + 1 if now == known else 0), now
+        if quiet > 30:  # a bucket into which one size falls is hot after 25
             break
     return took
 
@@ -153,6 +161,16 @@ def measure(name: str, kernel: Kernel, options: Any) -> dict[str, Any]:
     }
 
 
+def in_a_process(name: str) -> dict[str, Any]:
+    """The report on one kernel, from a cold start."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder, "report.json")
+        cold = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TRITON_CACHE_DIR": f"{folder}/triton"}
+        own = ["--only", name, "--report", str(report)]
+        subprocess.run([sys.executable, *sys.argv, *own], env={**os.environ, **cold}, check=True)
+        return dict(json.loads(report.read_text()))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -162,18 +180,23 @@ def main() -> None:
     parser.add_argument("--backward", action="store_true")
     parser.add_argument("--autotune", action="store_true")
     parser.add_argument("--json")
+    parser.add_argument("--report", help=argparse.SUPPRESS)  # of the process of one kernel
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch._dynamo.config.recompile_limit = 4096
     found = cases(options.device)
     wanted = options.only.split(",") if options.only else list(found)[: 3 if options.backward else None]
     ways = ["buckets", "general", "dynamic", *(["autotuned"] if options.autotune else [])]
+    if options.report:
+        with torch.enable_grad() if options.backward else torch.no_grad():
+            report = measure(wanted[0], found[wanted[0]], options)
+        pathlib.Path(options.report).write_text(json.dumps(report))
+        return
     head = " ".join(f"{w:>9}" for w in ways)
     print(f"{'kernel':16} {head} {'worst':>6} {'pieces':>6} {'made in':>8} {'p99':>6}   (to static; compiles; median)")
     reports = []
     for name in wanted:
-        with torch.enable_grad() if options.backward else torch.no_grad():
-            report = measure(name, found[name], options)
+        report = in_a_process(name)
         reports.append(report)
         rows = report["rows"]
         means = " ".join(f"{kernels.mean([r[w] / r['static'] for r in rows]):9.3f}" for w in ways)

@@ -83,9 +83,11 @@ class BucketTiers(Tiers):
         make_bucket: Callable[[Bucket, Key], Callable[[], Shared]],
         moved: Moved = lambda key, instead: None,
         bucket_policy: BucketPolicy | None = None,
+        trial_clock: Callable[[], Clock] | None = None,
         **rest: Any,
     ) -> None:
         super().__init__(general, **rest)
+        self._trial_clock = trial_clock or self._clock
         self._plan = plan
         self._make_bucket = make_bucket
         self._moved = moved
@@ -247,7 +249,7 @@ class BucketTiers(Tiers):
                 self.dropped[reason] += 1
                 return
             bucket.state = "making"
-        self._worker.submit(self, functools.partial(self._work, chosen, bucket, key))
+        self._worker.submit(self, functools.partial(self._work, chosen, bucket, key, self._make_bucket(chosen, key)))
 
     def _refusal(self) -> str:
         if self._worker.code_bytes >= self.policy.most_bytes:
@@ -255,19 +257,20 @@ class BucketTiers(Tiers):
         with_code = sum(b.state in ("making", "tried", "ready") for b in self._buckets.values())
         return f"as many buckets have code as may ({limits.BUCKETS})" if with_code >= self.bucket_policy.most else ""
 
-    def _work(self, chosen: Bucket, bucket: _Bucket, key: Key) -> None:
+    def _work(self, chosen: Bucket, bucket: _Bucket, key: Key, make: Callable[[], Shared]) -> None:
         began, before = time.perf_counter(), self._loaded()
         try:
-            made = self._make_bucket(chosen, key)()
+            made = make()
             admitted = made.admits(key)
         except Exception as error:
             bucket.state = "left"
             self._note(chosen, f"{NOT_COMPILED}: {type(error).__name__}: {str(error)[:200]}")
             return
         finally:
-            bucket.seconds, bucket.code_bytes = time.perf_counter() - began, self._loaded() - before
-            self._spent += bucket.seconds
-            self._worker.code_bytes += bucket.code_bytes
+            took, loaded = time.perf_counter() - began, self._loaded() - before
+            bucket.seconds, bucket.code_bytes = bucket.seconds + took, bucket.code_bytes + loaded
+            self._spent += took
+            self._worker.code_bytes += loaded
         if not admitted:
             bucket.state = "left"
             self._note(chosen, "has code that is not for it")
@@ -290,7 +293,7 @@ class BucketTiers(Tiers):
             return code.run(*args)
         sides = bucket.sides.setdefault(key, ([], []))
         of_code = len(sides[1]) < len(sides[0]) if sides[0] or sides[1] else bucket.samples[1] <= bucket.samples[0]
-        clock = self._clock()
+        clock = self._trial_clock()
         started = clock.start()
         result = (code.run if of_code else self._general)(*args)
         clock.stop(started)
@@ -309,9 +312,13 @@ class BucketTiers(Tiers):
         with self._lock:
             if bucket.state != "tried":
                 return
-            bucket.sides = {}
-            bucket.state = "ready" if ratio < self.bucket_policy.slower else "left"
-        if bucket.state == "left":
+            other = bucket.code.other if bucket.code is not None else None
+            bucket.sides, bucket.samples, bucket.first = {}, [0, 0], True
+            is_faster = ratio < self.bucket_policy.slower
+            bucket.state = "ready" if is_faster else "left" if other is None else "making"
+        if bucket.state == "making" and other is not None:
+            self._worker.submit(self, functools.partial(self._work, chosen, bucket, key, other))
+        elif bucket.state == "left":
             self._note(chosen, f"is no faster: {ratio:.2f} of the general program's time")
         elif len(bucket.keys) >= self.bucket_policy.sizes:
             self._worker.submit(self, functools.partial(self._make_neighbors, chosen, key))

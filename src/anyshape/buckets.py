@@ -17,15 +17,17 @@ Bucket = tuple[int, ...]  # for each axis the number of its range, and whether t
 
 DIVISOR: Final = 16  # what vectorized loads and stores need
 REDUCED, CONTIGUOUS, ROWS, NUMBER, STRIDE = "reduced", "contiguous", "rows", "number", "stride"
-_LEAST: Final = {REDUCED: 2, CONTIGUOUS: 2, ROWS: 1, NUMBER: 0, STRIDE: 2}  # below is for general code
+COLUMNS = "columns"  # contiguous in memory, and what is reduced lies across
+_LEAST: Final = {REDUCED: 2, CONTIGUOUS: 2, COLUMNS: 2, ROWS: 1, NUMBER: 0, STRIDE: 2}  # below is for general code
 _ENDS: Final[Mapping[str, tuple[int, ...]]] = {
     REDUCED: tuple(1 << i for i in range(5, 18)),  # 32 and less are one range, and so is what is beyond 131,072
     CONTIGUOUS: (64,),
+    COLUMNS: (64, 256, 1024, 4096, 16384),
     ROWS: (1, 64),
     NUMBER: (0, 1),
     STRIDE: (),
 }
-_DIVIDED: Final = (REDUCED, CONTIGUOUS, STRIDE)
+_DIVIDED: Final = (REDUCED, CONTIGUOUS, COLUMNS, STRIDE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,9 +107,9 @@ class Plan:
         return found
 
     def neighbors(self, bucket: Bucket, key: Key) -> Iterator[tuple[Bucket, dict[int, int]]]:
-        """Buckets one power of two away, and what would be where in a key of theirs."""
+        """Buckets one range away, and what would be where in a key of theirs."""
         for i, axis in enumerate(self.axes):
-            if axis.role != REDUCED:
+            if axis.role not in (REDUCED, COLUMNS):
                 continue
             for step in (1, -1):
                 index = bucket[2 * i] + step

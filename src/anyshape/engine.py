@@ -590,6 +590,7 @@ class Engine:
                 plan=plan,
                 make_bucket=functools.partial(bucket_code.job, master, self._backend, plan, recording.text),
                 moved=bucket_code.Moved(master, recording),
+                trial_clock=specialise.trial_clock(master.device),
                 **words,
             )
         return Tiers(

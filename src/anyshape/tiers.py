@@ -69,6 +69,10 @@ class Shared(Protocol):
     def admits(self) -> Callable[[Key], bool]:
         """Whether it is for the sizes of a key."""
 
+    @property
+    def other(self) -> Callable[[], Shared] | None:
+        """Makes code with other kernels for the same sizes, where there is a choice."""
+
 
 class _Sizes:
     """What is known of the calls with one key."""

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
 import anyshape
+from anyshape._torch import unpinned
 from anyshape.testing import difference, expect_programs
 
 R = torch.randn
@@ -147,6 +148,29 @@ def test_a_convolution_with_a_gradient_lies_as_in_eager() -> None:
         x = R(n, channels, 2 * n, 17)[:, :, ::2, ::2].requires_grad_()
         text = difference(fn, f, (x,), backward=True, rtol=1e-4, atol=1e-4)
         assert text is None, f"{(n, channels)}: {text}"
+
+
+TABLE = torch.arange(40.0).reshape(2, 20)
+CLAMPS = hasattr(torch._inductor.lowering, unpinned._TELLS_SLICES)  # both bounds, where they are symbolic
+
+
+@pytest.mark.parametrize(
+    ("cut", "compiled"),
+    [
+        (lambda n: TABLE[:, :n], True),
+        (lambda n: TABLE[:, :n:3], True),
+        (lambda n: TABLE[:, n : 2 * n], CLAMPS),
+        (lambda n: TABLE[:, :-n], CLAMPS),
+        (lambda n: TABLE[:, 2 : n + 1], CLAMPS),
+    ],
+)
+def test_parts_of_a_table_of_fixed_length(cut: Callable[[int], Tensor], compiled: bool) -> None:
+    """As positions are in models; the bounds may lie beyond the table, or count from its end."""
+    f = anyshape.compile(lambda x: cut(x.shape[0]) * 2)
+    for n in (5, 25, 20, 21, 2, 1, 0, 7):
+        assert torch.equal(f(torch.zeros(n)), cut(n) * 2), n
+    assert len(f.programs) <= 2
+    assert not compiled or not f.fallbacks
 
 
 def _shifted(x: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -83,8 +84,14 @@ def costing(seconds: float, name: str) -> Callable[..., Any]:
 
 
 class Code:
-    def __init__(self, text: str, seconds: float, admits: Callable[[Any], bool] = lambda key: True) -> None:
-        self.text, self.admits = text, admits
+    def __init__(
+        self,
+        text: str,
+        seconds: float,
+        admits: Callable[[Any], bool] = lambda key: True,
+        other: Callable[[], Code] | None = None,
+    ) -> None:
+        self.text, self.admits, self.other = text, admits, other
         self.run = costing(seconds, text)
 
 
@@ -97,6 +104,7 @@ def make_tiers(
     policy: Policy | None = None,
     asked: list[Any] | None = None,
     loaded: Callable[[], int] = lambda: 0,
+    others: tuple[float, ...] = (),
     **words: Any,
 ) -> BucketTiers:
     plan = Plan([Axis("n", 0, REDUCED)])
@@ -108,7 +116,11 @@ def make_tiers(
         def job() -> Code:
             if fails:
                 raise RuntimeError("no such luck")
-            return Code(plan.text(bucket), fast, admits)
+            made = None
+            for seconds in reversed((fast, *others)):
+                made = functools.partial(Code, plan.text(bucket), seconds, admits, made)
+            assert made is not None
+            return made()
 
         return job
 
@@ -180,6 +192,15 @@ def test_code_that_is_no_faster_goes(fast: float, stays: bool) -> None:
         (reason,) = tiers.dropped
         assert reason.startswith(f"{ODD} is no faster")
         assert call(tiers, 521, 777) == ["general"] * 2
+
+
+@pytest.mark.parametrize(("others", "stays"), [((0.5,), True), ((2.0, 0.5), True), ((2.0, 1.0), False)])
+def test_code_with_other_kernels_is_tried_before_a_bucket_is_left(others: tuple[float, ...], stays: bool) -> None:
+    tiers = make_tiers(fast=3.0, others=others)
+    call(tiers, *odd(520, 90))
+    assert bool(tiers.variants) is stays
+    assert bool(tiers.dropped) is not stays
+    assert call(tiers, 521, 777) == ([ODD] if stays else ["general"]) * 2
 
 
 def test_the_same_sizes_are_compared_where_both_ran_them() -> None:

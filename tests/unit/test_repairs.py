@@ -236,6 +236,7 @@ def test_no_place_is_replaced_by_two_repairs_in_no_order() -> None:
 
 
 OPTIONS: dict[str, Any] = {
+    "noted": [],
     "make_recording": None,
     "rules": (Table({}),),
     "whole": True,

@@ -7,6 +7,7 @@ those that were seen.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -32,18 +33,20 @@ def job(
     facts = {symbols[a.place]: f for a, f in zip(plan.axes, plan.facts(bucket), strict=True)}
     hints = {symbol: key[at] for at, symbol in symbols.items()}
 
-    def make() -> common_sizes.Shared:
+    def make(keeps_rows: bool) -> common_sizes.Shared:
         made = common_sizes.compiled(
             master,
             backend,
             facts,
             hints,
             tag=f"{[(a.place, f) for a, f in zip(plan.axes, facts.values(), strict=True)]}",
+            keeps_rows=keeps_rows,
         )
-        said = [plan.text(bucket), *(text(c) for c in made.learnt)]
-        return common_sizes.Shared(made.run, made.admits, " and ".join(s for s in said if s))
+        said = " and ".join(s for s in (plan.text(bucket), *(text(c) for c in made.learnt)) if s)
+        other = functools.partial(make, False) if made.kept_rows else None
+        return common_sizes.Shared(made.run, made.admits, said, other)
 
-    return make
+    return functools.partial(make, True)
 
 
 class Moved:

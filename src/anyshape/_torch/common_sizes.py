@@ -20,9 +20,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.numbers import int_oo
 
-from anyshape._torch import output_strides, python_code
+from anyshape._torch import known_ranges, output_strides, python_code, repairs
 from anyshape._torch.specialise import Master, stand_in
 
+DECLARED_IN = (known_ranges,)  # what holds while code is made for known ranges
 _DIVISORS = (64, 32, 16, 8)  # what loads and stores of several elements need
 
 
@@ -55,6 +56,7 @@ class Shared:
     run: Callable[..., Any]
     admits: Callable[[tuple[Any, ...]], bool]
     text: str
+    other: Callable[[], Shared] | None = None  # makes code with other kernels, which may be the faster
 
 
 def job(
@@ -111,10 +113,17 @@ class Compiled:
     run: Callable[..., Any]
     admits: Callable[[tuple[Any, ...]], bool]
     learnt: tuple[Any, ...]
+    kept_rows: bool  # whether rows are kept in registers where Inductor by itself would go over them again
 
 
 def compiled(
-    master: Master, backend: Any, facts: Mapping[Any, Fact], hints: Mapping[Any, int], *, tag: str = ""
+    master: Master,
+    backend: Any,
+    facts: Mapping[Any, Fact],
+    hints: Mapping[Any, int],
+    *,
+    tag: str = "",
+    keeps_rows: bool = True,
 ) -> Compiled:
     """The graph compiled for all sizes that `facts` hold for, planned for `hints`; both by the symbols of the capture.
 
@@ -157,17 +166,20 @@ def compiled(
             return number(value)
         return stand_in(mode, value, [number(n) for n in value.shape], [number(n) for n in value.stride()])
 
+    noted: list[Any] | None = [] if keeps_rows else None
+    planned = [hints[symbol].bit_length() for symbol in own]  # kernels are chosen by powers of two
     with (
         tracing(TracingContext(mode)),
         output_strides.kept(master.layouts, number),
-        compiler_config.patch(cache_key_tag=f"{compiler_config.cache_key_tag} {tag}"),
+        repairs.entered("known ranges", noted=noted),
+        compiler_config.patch(cache_key_tag=f"{compiler_config.cache_key_tag} {tag} {planned} {keeps_rows}"),
     ):
         run = master.compiled(backend, lambda: [tensor(v) for v in master.placeholders], _baked(master, own))
     conditions = _conditions(env, new)
     exact = [sympy.Eq(sympy.Symbol(f"v{at[old]}"), symbol) for old, symbol in own.items() if not symbol.is_Symbol]
     admits = _admits([*exact, *_layout(master, own), *conditions], new)
     old = {symbol: captured for captured, symbol in own.items()}
-    return Compiled(run, admits, tuple(c.xreplace(old) for c in conditions if c not in given))
+    return Compiled(run, admits, tuple(c.xreplace(old) for c in conditions if c not in given), bool(noted))
 
 
 def _conditions(env: ShapeEnv, symbols: Iterable[Any]) -> list[Any]:

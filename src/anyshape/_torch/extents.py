@@ -44,7 +44,8 @@ def roles(master: Master) -> dict[sympy.Symbol, str]:
     reduced, contiguous = _reduced(master.graph), _contiguous(master)
     for symbol, role in found.items():
         if role == buckets.ROWS and symbol in reduced | contiguous:
-            found[symbol] = buckets.REDUCED if symbol in reduced else buckets.CONTIGUOUS
+            across = buckets.COLUMNS if reduced else buckets.CONTIGUOUS
+            found[symbol] = buckets.REDUCED if symbol in reduced else across
     return found
 
 

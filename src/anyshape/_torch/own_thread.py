@@ -17,6 +17,8 @@ def divided(stand_in: Any, elsewhere: Any) -> Any:
 
     Only functions: what is not called, and what is a class, is reached by Dynamo alone, under its lock.
     """
+    if isinstance(stand_in, staticmethod) and isinstance(elsewhere, staticmethod):
+        return staticmethod(divided(stand_in.__func__, elsewhere.__func__))
     if not inspect.isfunction(stand_in) or not inspect.isfunction(elsewhere):
         return stand_in
     own = threading.get_ident

@@ -137,11 +137,14 @@ def _slice(stock: Callable[..., Any]) -> Callable[..., Any]:
     def lower(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1, **rest: Any) -> Any:
         dim = dim + len(x.get_size()) if dim < 0 else dim
         size = sympy.sympify(x.get_size()[dim])
-        owned = size.free_symbols and not free_unbacked_symbols((size, start, end))
-        if rest or not owned or not isinstance(V.graph.sizevars.shape_env, FreeShapeEnv):
+        numbers = [sympy.sympify(n) for n in (size, start, end) if n is not None]
+        owned = any(n.free_symbols for n in numbers) and not free_unbacked_symbols(numbers)
+        env = V.graph.sizevars.shape_env
+        if rest or not owned or not isinstance(env, FreeShapeEnv):
             return stock(x, dim, 0 if start is None else start, sys.maxsize if end is None else end, step, **rest)
         start, end = 0 if start is None else start, size if end is None or end == sys.maxsize else end
-        first, last = _within(start, size), _within(end, size)
+        with env.as_captured():  # whether a bound counts from the end is that of the capture, as 0 of -n does not
+            first, last = _within(start, size), _within(end, size)
         if isinstance(start, int) and isinstance(end, int) and (start < 0) == (end < 0):
             last = last if start <= end else first
         elif first != 0 and not V.graph.sizevars.statically_known_leq(first, last):

@@ -22,7 +22,7 @@ from anyshape.declaration.shape import Shape, closest, read_shape
 LAYOUTS: Final = ("contiguous", "dense", "example", "any")
 SEMANTICS: Final = ("eager", "oblivious")
 ON_NEW_BEHAVIOR: Final = ("compile", "eager", "error")
-SPECIALIZE: Final = ("hot", "never", "buckets")
+SPECIALIZE: Final = ("hot", "buckets", "never")
 _MOST_COMBINATIONS: Final = 4096
 
 
