@@ -22,7 +22,7 @@ import time
 from typing import Any
 
 KEY = b"a secret of thirty-two bytes ..."
-SIZES = ((4, 24), (1, 16), (2, 64))  # batch and length: the general program, a variant, the other behaviour's variant
+SIZES = ((4, 24), (1, 16), (2, 64))  # batch and length: the general program, a variant, the other behavior's variant
 
 
 def model() -> Any:
@@ -63,7 +63,7 @@ def model() -> Any:
 
 
 def make(path: str) -> None:
-    """The artifact: two behaviours, two variants."""
+    """The artifact: two behaviors, two variants."""
     import torch
 
     import anyshape

@@ -1,4 +1,4 @@
-"""What declarations cost and give: a seen key at the door, strides that may be any, counts of 0, 1 and 2.
+"""What declarations cost and give: a seen key at the entry check, strides that may be any, counts of 0, 1 and 2.
 
 Prints each figure beside what it is compared with, measured in this run: the best of many rounds.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import anyshape
-from anyshape._torch import stock
+from anyshape._torch.comparison import stock
 
 
 def best(call: Callable[[], Any], *, rounds: int, repeat: int = 1, device: str = "cpu") -> float:
@@ -39,7 +39,7 @@ def checked(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return torch.relu(x) + mask
 
 
-def door(rounds: int) -> None:
+def entry_check(rounds: int) -> None:
     """A call on a seen key, checked and unchecked, in turns."""
     x, mask = torch.randn(16, 16), torch.randn(16, 16)
     words = {"shapes": {"x": "n m", "mask": "n m"}, "where": ["n % 2 == 0", "m <= 64"]}
@@ -96,6 +96,6 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     options = parser.parse_args()
-    door(options.rounds)
+    entry_check(options.rounds)
     layouts(options.rounds, options.device)
     restaurants()

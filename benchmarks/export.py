@@ -4,7 +4,7 @@ usage: export.py [--json FILE] [--aoti] [--models] [NAME ...]
 
 For each function: at how many of the sizes that eager has a result for the exported program gives it. A call that
 raises counts as refused, another result as wrong. `--aoti` runs the same through AOTInductor on the CPU; `--models`
-adds the models of the installed transformers, with a program for each behaviour where anyshape exports them.
+adds the models of the installed transformers, with a program for each behavior where anyshape exports them.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ if "--atheris" in sys.argv:  # it follows the modules that are imported here, an
 else:
     followed = contextlib.nullcontext()
 with followed:
-    from anyshape import spec_file
     from anyshape.artifact import container, inspecting, manifest
+    from anyshape.declaration import spec_file
     from anyshape.doctor import trace
     from anyshape.errors import Error
 

@@ -62,7 +62,7 @@ def by_programs(counts: list[int]) -> list[dict[str, float]]:
     def behaviours() -> Callable[[torch.Tensor], torch.Tensor]:
         def fn(x: torch.Tensor) -> torch.Tensor:
             for size in range(2, 200):
-                if x.shape[0] == size:  # a behaviour for each
+                if x.shape[0] == size:  # a behavior for each
                     return x + size
             return x
 

@@ -123,7 +123,7 @@ def serve(mode: str, options: Any) -> dict[str, Any]:
 
 def timed_admissions() -> list[float]:
     """Seconds of each question whether a program serves a call, from now on."""
-    from anyshape.dispatch import Admission
+    from anyshape.admission.admission import Admission
 
     spent: list[float] = []
     ask = Admission.__call__

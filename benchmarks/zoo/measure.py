@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 import anyshape
-from anyshape._torch import stock, trees
+from anyshape._torch.comparison import stock
+from anyshape._torch.runtime import trees
 from benchmarks.zoo import later, libraries, mixed, newest, pictures, rows, sounds, text
 
 PARTS = (text, pictures, sounds, later, newest, libraries)
@@ -90,7 +91,7 @@ def _behaviour(program: Any) -> dict[str, Any]:
 
 
 def training(row: rows.Row, backend: str) -> dict[str, Any]:
-    """Forward, backward and a step of the optimiser, side by side with eager's, from the same weights and seeds."""
+    """Forward, backward and a step of the optimizer, side by side with eager's, from the same weights and seeds."""
     models = [row.build().train()]
     models.append(copy.deepcopy(models[0]))
     f = anyshape.compile(models[0], backend=backend)

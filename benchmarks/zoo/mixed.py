@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 import anyshape
-from anyshape._torch import stock, trees
+from anyshape._torch.comparison import stock
+from anyshape._torch.runtime import trees
 from benchmarks.zoo import rows
 
 COLD = [(2, 16), (3, 24), (1, 16), (5, 7), (4, 32)]

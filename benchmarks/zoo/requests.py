@@ -141,7 +141,7 @@ def serve(name: str, mode: str, masked: bool, options: argparse.Namespace) -> di
     import transformers
 
     import anyshape
-    from anyshape._torch import stock
+    from anyshape._torch.comparison import stock
 
     transformers.logging.set_verbosity_error()
     torch.manual_seed(0)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import warnings
 
-from anyshape import hooks, spec_file
+from anyshape import hooks
+from anyshape.declaration import spec_file
 
 hook = hooks.install()
 if hook is None:

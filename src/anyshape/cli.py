@@ -13,9 +13,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from anyshape import local_files
 from anyshape._version import __version__
 from anyshape.errors import Error, NotCompilableError, require
+from anyshape.foundation import local_files
 
 Command = Callable[[argparse.Namespace], int]
 _BACKEND: Final = "The backend that compiles the captured graphs, as in torch.compile."

@@ -16,16 +16,19 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 
 import torch
 
-from anyshape import regions, spec_file
-from anyshape._torch import capture, cuda_graphs, modules, process_group, shortcuts, specs
+from anyshape._torch.capture import capture_scope
+from anyshape._torch.compile import cuda_graphs
+from anyshape._torch.runtime import compiled_modules, process_group, shortcuts
+from anyshape._torch.symbolic import shapes_spec
 from anyshape.ahead.background import Background
 from anyshape.ahead.one_rank import OneRank
-from anyshape.declaration import Declaration
+from anyshape.declaration import Declaration, spec_file
+from anyshape.declaration.entry_check import EntryCheck
 from anyshape.declaration.options import read_switches, read_word
-from anyshape.door import Door
-from anyshape.engine import Engine, RunAgain, RunEagerly, engine_of, observers
+from anyshape.engine import shared_layers
+from anyshape.engine.engine import Engine, engine_of, observers
 from anyshape.errors import NotCompilableError, refuse_deepcopy, refuse_pickle
-from anyshape.option_types import (
+from anyshape.foundation.option_types import (
     Address,
     Backend,
     Clauses,
@@ -40,6 +43,7 @@ from anyshape.option_types import (
     Shapes,
     Specialize,
 )
+from anyshape.foundation.reruns import RunAgain, RunEagerly
 from anyshape.programs import Program, Variant
 
 if TYPE_CHECKING:
@@ -63,7 +67,7 @@ class CompiledFunction(Generic[P, R]):
         self._function = function
         self._target = target
         self._engine = engine
-        self._caller = None if modules.module_of(function) is None else engine.callers.join(engine.programs)
+        self._caller = None if compiled_modules.module_of(function) is None else engine.callers.join(engine.programs)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
@@ -99,17 +103,17 @@ class CompiledFunction(Generic[P, R]):
     @property
     def declaration(self) -> Declaration:
         """What was declared."""
-        return self._engine.door.declaration if self._engine.door is not None else Declaration()
+        return self._engine.entry_check.declaration if self._engine.entry_check is not None else Declaration()
 
     @property
     def declared_in(self) -> str | None:
         """The `anyshape.toml` that is in force, if one is."""
-        return self._engine.door.declared_in if self._engine.door is not None else None
+        return self._engine.entry_check.declared_in if self._engine.entry_check is not None else None
 
     @property
     def copies(self) -> dict[str, int]:
         """How often an input was made contiguous because `layout` says so, by path ("" where it is for all)."""
-        return dict(self._engine.door.copies) if self._engine.door is not None else {}
+        return dict(self._engine.entry_check.copies) if self._engine.entry_check is not None else {}
 
     @property
     def programs(self) -> tuple[Program, ...]:
@@ -237,17 +241,17 @@ def compile(
     fn = model if fn is None else fn
     if fn is None:
         return functools.partial(compile, **given)
-    if isinstance(fn, CompiledFunction) or modules.is_compiled(fn):
+    if isinstance(fn, CompiledFunction) or compiled_modules.is_compiled(fn):
         if all(given[k] == p.default for k, p in _PARAMETERS.items() if k in given):
             return fn
         fn = fn._function if isinstance(fn, CompiledFunction) else cast(Any, fn)._orig_mod
-    modules.check_callable(fn, asked_by="compile")
+    compiled_modules.check_callable(fn, asked_by="compile")
     read_switches({name: given[name] for name in SWITCHES})
     if options is not None:
         options = given["options"] = dict(options)  # torch takes nothing else
     if in_place:
         return _compile_in_place(fn, {**given, "in_place": False})
-    backend = capture.default_backend() if backend is None else backend
+    backend = capture_scope.default_backend() if backend is None else backend
     backend = given["backend"] = "inductor" if backend == "anyshape" else backend  # its name in torch.compile
     one_rank = read_word("distributed", distributed, ("every-rank", "one-rank")) == "one-rank"
     _check_together(backend, mode, options, distributed=distributed, background=background)
@@ -263,24 +267,24 @@ def compile(
         "hints": hints,
         "specialize": None if word else specialize,
     }
-    door = declared_door(fn, {**words, "semantics": semantics, "on_new_behavior": on_new_behavior})
-    guard_filter, options = capture.guard_filter_of(options)
+    entry_check = declared_entry_check(fn, {**words, "semantics": semantics, "on_new_behavior": on_new_behavior})
+    guard_filter, options = capture_scope.guard_filter_of(options)
 
     def new_engine() -> Engine:
         return Engine(
-            capture.inner_backend(backend, mode, options, frozen=frozen, name=name),
+            capture_scope.inner_backend(backend, mode, options, frozen=frozen, name=name),
             fullgraph=fullgraph,
             own_backend=not isinstance(backend, str),
-            door=door,
+            entry_check=entry_check,
             on_branch=read_word("on_branch", on_branch, ("error", "break")),
-            specialize=_specialize(specialize, door, mode, options),
+            specialize=_specialize(specialize, entry_check, mode, options),
             static=dynamic is False,
             recompile_limit=recompile_limit,
         )
 
-    alone = door is not None or frozen or background or one_rank or isolate_recompiles or disable
-    engine = new_engine() if alone else regions.engine_for(fn, given, new_engine)
-    target = capture.install(
+    alone = entry_check is not None or frozen or background or one_rank or isolate_recompiles or disable
+    engine = new_engine() if alone else shared_layers.engine_for(fn, given, new_engine)
+    target = capture_scope.install(
         fn,
         engine.compile_graph,
         fullgraph=fullgraph,
@@ -288,7 +292,7 @@ def compile(
         disable=disable,
         guard_filter=guard_filter,
     )
-    target = modules.begun_again(target)
+    target = compiled_modules.begun_again(target)
     start = shortcuts.first_frame(target)
     module = start[1] if start is not None and frozen and isinstance(start[1], torch.nn.Module) else None
     called = getattr(fn, "__qualname__", type(fn).__name__)
@@ -299,15 +303,15 @@ def compile(
     shared = None
     if one_rank and not disable:
         place = None if artifacts is None else os.fsdecode(artifacts)
-        shared = OneRank(fn, engine, door=door, mode=mode, options=options, artifacts=place)
+        shared = OneRank(fn, engine, entry_check=entry_check, mode=mode, options=options, artifacts=place)
     behind = None
     if background and not disable:
-        behind = Background(fn, engine, door=door, mode=mode, options=options)
-    in_front = [x.around for x in (shortcut, shared, behind, door) if x is not None]
-    if door is not None:
-        in_front.insert(0, door.remembered)
-    if modules.is_module(fn):
-        return modules.compiled(target, engine, in_front, anew=functools.partial(compile, **given))
+        behind = Background(fn, engine, entry_check=entry_check, mode=mode, options=options)
+    in_front = [x.around for x in (shortcut, shared, behind, entry_check) if x is not None]
+    if entry_check is not None:
+        in_front.insert(0, entry_check.remembered)
+    if compiled_modules.is_module(fn):
+        return compiled_modules.compiled(target, engine, in_front, anew=functools.partial(compile, **given))
     for around in (engine.settled, *in_front):
         target = around(target)
     made = CompiledFunction(fn, target, engine)
@@ -321,7 +325,7 @@ _PARAMETERS = inspect.signature(compile).parameters
 
 def _compile_in_place(module: Any, given: dict[str, Any]) -> Any:
     """As `module.compile()` does: the module itself, whose calls are compiled from here on."""
-    if not modules.is_module(module):
+    if not compiled_modules.is_module(module):
         raise NotCompilableError(
             "in_place=True is for modules, whose calls are compiled from then on",
             value=type(module).__name__,
@@ -360,42 +364,42 @@ def _check_together(
         )
 
 
-def _specialize(given: Any, door: Door | None, mode: str | None, options: dict[str, Any] | None) -> Any:
+def _specialize(given: Any, entry_check: EntryCheck | None, mode: str | None, options: dict[str, Any] | None) -> Any:
     """What was declared; with CUDA graphs each size has a recording of its own already."""
     if given == "never" or cuda_graphs.are_recorded(mode, options):
         return "never"
     if isinstance(given, str) and given == "buckets":
         return given
-    return "hot" if door is None else door.declaration.specialize
+    return "hot" if entry_check is None else entry_check.declaration.specialize
 
 
 _UNDECLARED = {"semantics": "eager", "on_new_behavior": "compile", "specialize": "hot"}
 
 
-def declared_door(fn: Any, words: dict[str, Any]) -> Door | None:
-    """The door for what was declared, by the call or by `anyshape.toml`, checked; None where nothing was."""
+def declared_entry_check(fn: Any, words: dict[str, Any]) -> EntryCheck | None:
+    """The entry check for what was declared, by the call or by `anyshape.toml`, checked; None where nothing was."""
     given = {k: v for k, v in words.items() if v is not None and not (isinstance(v, str) and v == _UNDECLARED.get(k))}
     entry = _entry(fn)
     if not given and (entry is None or not entry.words):
         return None
     declared_in = str(entry.source.path) if entry is not None and entry.words else None
     words = declared_words({**words, **(entry.words if entry is not None else {}), **given})
-    owner = fn if modules.is_module(fn) else getattr(fn, "__self__", None)
+    owner = fn if compiled_modules.is_module(fn) else getattr(fn, "__self__", None)
     try:
-        signature = inspect.signature(fn.forward if modules.is_module(fn) else fn)
+        signature = inspect.signature(fn.forward if compiled_modules.is_module(fn) else fn)
     except (TypeError, ValueError):  # a builtin that does not tell
         signature = None
     if not given and entry is not None:
-        door = Door(entry.declaration(signature), signature, owner)
+        entry_check = EntryCheck(entry.declaration(signature), signature, owner)
     else:
-        door = Door(Declaration.parse(**words, signature=signature), signature, owner)
-    door.declared_in = declared_in
-    return door
+        entry_check = EntryCheck(Declaration.parse(**words, signature=signature), signature, owner)
+    entry_check.declared_in = declared_in
+    return entry_check
 
 
 def declared_words(words: dict[str, Any]) -> dict[str, Any]:
     """The words of a declaration; those of torch's ShapesSpec are put into ours."""
-    spec = specs.words(words["shapes"])
+    spec = shapes_spec.words(words["shapes"])
     if spec is None:
         return words
     return {**words, **{k: v for k, v in spec.items() if words.get(k) is None or k == "shapes"}}
@@ -406,7 +410,7 @@ def _entry(fn: Any) -> spec_file.Entry | None:
     spec = spec_file.load()
     if spec is None:
         return None
-    named = type(fn) if modules.is_module(fn) else fn
+    named = type(fn) if compiled_modules.is_module(fn) else fn
     module, name = str(getattr(named, "__module__", "")), str(getattr(named, "__qualname__", ""))
     return spec.entry(module, name) or (spec.entry(module, f"{name}.forward") if named is not fn else None)
 

@@ -1,6 +1,6 @@
-"""Whether the programs of a function cover everything that is declared.
+"""`anyshape.check`: whether the programs of a function cover all the sizes that are declared.
 
-Owns `anyshape.check`: the behaviours of programs as clauses, and the question to the solver whether some allowed sizes
+Owns `anyshape.check`: the behaviors of programs as clauses, and the question to the solver whether some allowed sizes
 have none of them. A proof where it says so; a concrete size where not.
 """
 
@@ -11,10 +11,9 @@ from collections.abc import Mapping
 
 import sympy
 
-from anyshape import solver
-from anyshape.declaration import Clause, algebra
-from anyshape.engine import Engine, engine_of
-from anyshape.live_program import LiveProgram
+from anyshape.declaration import Clause, algebra, solver
+from anyshape.engine.engine import Engine, engine_of
+from anyshape.engine.live_program import LiveProgram
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +22,7 @@ class Coverage:
 
     covered: bool
     uncovered: Mapping[str, int] | None = None  # sizes, by name or by dim, that no program serves
-    unknown: tuple[str, ...] = ()  # behaviours that say more than clauses can: they cover nothing here
+    unknown: tuple[str, ...] = ()  # behaviors that say more than clauses can: they cover nothing here
 
     def __bool__(self) -> bool:
         return self.covered
@@ -57,7 +56,7 @@ def check_engine(engine: Engine) -> Coverage:
             return Coverage(True)  # a program for every size
         else:
             covers.append(clause)
-    declared = engine.door.declaration.invariants if engine.door is not None else ()
+    declared = engine.entry_check.declaration.invariants if engine.entry_check is not None else ()
     missing = solver.uncovered(declared, covers) if covers else None
     if not covers:
         return Coverage(False, None, tuple(unknown))

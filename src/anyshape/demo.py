@@ -1,4 +1,4 @@
-"""The demonstration: anyshape beside stock torch, over sizes that include 0 and 1.
+"""`anyshape demo`: anyshape beside stock torch, over sizes that include 0 and 1.
 
 Owns the cases, the run and the table. Every figure it shows is measured in the run that shows it; a call counts as
 equal only if values, shapes, strides, dtypes, mutation, aliasing and exception types are eager's.
@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from anyshape import compiler, testing
-from anyshape._torch import stock
+from anyshape._torch.comparison import stock
 
 if TYPE_CHECKING:
     import rich.table

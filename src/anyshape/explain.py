@@ -1,4 +1,4 @@
-"""What a compiled function has done, for people and for tools.
+"""`anyshape.explain`: what a compiled function has done, as text, JSON and HTML.
 
 Owns the text, the JSON and the HTML of a report. Reads only the public `f.programs`, `f.fallbacks` and
 `f.declared_in`; knows nothing of torch. The terminal form uses rich where it is installed and plain text where it is
@@ -107,7 +107,7 @@ class Explanation:
         return "".join(parts)
 
     def print(self) -> None:
-        """Print in colour where rich is installed, else as plain text."""
+        """Print in color where rich is installed, else as plain text."""
         try:
             import rich
         except ImportError:

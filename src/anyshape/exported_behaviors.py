@@ -1,4 +1,4 @@
-"""A package of exported programs, one for each way that a model acts on sizes.
+"""A package of exported programs, one for each behavior of a model.
 
 Owns how the ways are found (from the limits of one program to the sizes beyond them), which program serves a call, and
 the package as a folder or a zip of `.pt2` files with a manifest.
@@ -17,10 +17,12 @@ from typing import Any, cast
 
 import torch
 
-from anyshape import boundaries, size_conditions
-from anyshape._torch import concrete, trees
+from anyshape._torch.fake_runs import concrete
+from anyshape._torch.runtime import trees
+from anyshape.admission import boundaries
+from anyshape.declaration import size_conditions
 from anyshape.errors import ExportError
-from anyshape.exporter import Exporter, Traced
+from anyshape.exported_program import Exporter, Traced
 
 MOST_BEHAVIORS = 32
 _FORMAT = 1

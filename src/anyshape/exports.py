@@ -1,6 +1,6 @@
 """`anyshape.export`.
 
-Owns the function that people call: one program, or all of them. How a program is made is `exporter`'s.
+Owns the function that people call: one program, or all of them. How a program is made is `exported_program`'s.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Literal, overload
 
 import torch
 
-from anyshape._torch import modules
+from anyshape._torch.runtime import compiled_modules
 from anyshape.declaration.options import read_word
 from anyshape.exported_behaviors import ExportedBehaviors, export_all
-from anyshape.exporter import Exporter
-from anyshape.option_types import Clauses, Semantics, Shapes
+from anyshape.exported_program import Exporter
+from anyshape.foundation.option_types import Clauses, Semantics, Shapes
 
 
 @overload
@@ -56,7 +56,7 @@ def export(
     code has several behaviors, an error shows the branch. `behaviors="all"` exports a program for each behavior, and
     returns a package that chooses the program in each call.
     """
-    modules.check_no_class(model, asked_by="export")
+    compiled_modules.check_no_class(model, asked_by="export")
     word = read_word("behaviors", behaviors, ("one", "all"))
     exporter = Exporter(model, shapes=shapes, where=where, semantics=semantics)
     if word == "all":

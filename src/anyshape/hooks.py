@@ -1,4 +1,4 @@
-"""Declarations without code: `anyshape.toml` for callables of packages that are not touched.
+"""The import hook of `anyshape.toml`, and `anyshape run`: declarations for code that is not touched.
 
 Owns the import hook and `anyshape run`. A callable that the file says to compile is replaced by its compiled self when
 its module has been imported (or at once if it was before); one of the script that is run is decorated where it is
@@ -25,10 +25,13 @@ from unittest import mock
 
 import torch
 
-from anyshape import compiler, scripts, spec_file
-from anyshape._torch import modules, trial
+from anyshape import compiler
+from anyshape._torch.observe import trial
+from anyshape._torch.runtime import compiled_modules
+from anyshape.declaration import spec_file
+from anyshape.declaration.spec_file import MAIN, Entry, SpecFile
+from anyshape.doctor import scripts
 from anyshape.errors import DeclarationError
-from anyshape.spec_file import MAIN, Entry, SpecFile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +105,7 @@ class Hook(importlib.abc.MetaPathFinder):
         return compile
 
     def _entry_of(self, model: Any) -> Entry | None:
-        named = type(model) if modules.is_module(model) else model
+        named = type(model) if compiled_modules.is_module(model) else model
         module, name = str(getattr(named, "__module__", "")), str(getattr(named, "__qualname__", ""))
         names = (name, f"{name}.forward") if named is not model else (name,)
         found = (self.spec.entry(module, n) for n in names)
@@ -130,7 +133,7 @@ def _with_options(model: Any, options: dict[str, Any]) -> Any:
     wanted = any(options.get(k) is not None for k in _SHARED)
     if wanted and isinstance(model, compiler.CompiledFunction) and model in _made:
         return compile_entry(*_made[model], options)
-    if wanted and modules.is_module(model):
+    if wanted and compiled_modules.is_module(model):
         forward = inspect.getattr_static(type(model), "forward", None)
         if isinstance(forward, compiler.CompiledFunction) and forward in _made:
             model.forward = types.MethodType(compile_entry(*_made[forward], options), model)
@@ -139,9 +142,9 @@ def _with_options(model: Any, options: dict[str, Any]) -> Any:
 
 def _is_compiled(model: Any) -> bool:
     """Whether anyshape compiled it, or the `forward` of its class."""
-    if isinstance(model, compiler.CompiledFunction) or modules.is_compiled(model):
+    if isinstance(model, compiler.CompiledFunction) or compiled_modules.is_compiled(model):
         return True
-    return modules.is_module(model) and isinstance(
+    return compiled_modules.is_module(model) and isinstance(
         inspect.getattr_static(type(model), "forward", None), compiler.CompiledFunction
     )
 
@@ -163,7 +166,7 @@ def compiled(entry: Entry, original: Any) -> Any:
 
 def compile_entry(entry: Entry, function: Any, given: dict[str, Any] | None = None) -> Any:
     """A function or module compiled as its entry says; options that the program gave to torch.compile go first."""
-    entry.declaration(inspect.signature(function.forward if modules.is_module(function) else function))
+    entry.declaration(inspect.signature(function.forward if compiled_modules.is_module(function) else function))
     options: dict[str, Any] = {"fullgraph": entry.fullgraph, "mode": entry.mode, "backend": entry.backend or "inductor"}
     options |= {k: v for k, v in (given or {}).items() if k in _SHARED and v is not None}
     return compiler.compile(function, **options, **entry.words)

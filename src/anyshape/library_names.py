@@ -1,4 +1,4 @@
-"""Libraries that keep a list of the backends of torch.compile, and refuse a name that is not on it.
+"""Libraries that keep a list of backends of torch.compile (accelerate, transformers), on which `anyshape` gets.
 
 Owns how `anyshape` gets on those lists. accelerate has an enum, `DynamoBackend`, by which its `dynamo_backend=` and so
 transformers' `torch_compile_backend=` are read; it can go when accelerate asks torch which backends there are.

@@ -1,6 +1,7 @@
-"""Marks on tensors, for people who come from torch.
+"""`mark_dynamic`, `mark_unbacked`, `mark_static`: torch's marks on tensors, with anyshape's meaning.
 
-Owns the three public functions. What a mark means to a capture is in `_torch/marks`, where torch's own are read too.
+Owns the three public functions. What a mark means to a capture is in `_torch/symbolic/dim_marks`, where torch's own are
+read too.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from anyshape._torch.marks import Mark, mark
+from anyshape._torch.symbolic.dim_marks import Mark, mark
 
 
 def mark_dynamic(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anyshape import compiler
-from anyshape._torch import named_backends
+from anyshape._torch.runtime import named_backends
 from anyshape.errors import NotCompilableError
 
 

@@ -18,16 +18,18 @@ from unittest import mock
 
 import torch
 
-from anyshape import compiler, hooks, scripts
-from anyshape._torch import modules, trial
-from anyshape._torch import observe as seam
+from anyshape import compiler, hooks
+from anyshape._torch.observe import compilation_hooks as seam
+from anyshape._torch.observe import trial
+from anyshape._torch.runtime import compiled_modules
+from anyshape.doctor import scripts
 from anyshape.doctor.edits import Edit
 from anyshape.doctor.event_log import Memory, Writer
 from anyshape.doctor.events import EagerCalls, End, ProgramMade
 from anyshape.doctor.findings import Finding
 from anyshape.doctor.launch import VARIABLE
 from anyshape.doctor.report import Report
-from anyshape.engine import Engine, engines
+from anyshape.engine.engine import Engine, engines
 from anyshape.errors import DeclarationError
 from anyshape.programs import Program
 
@@ -166,7 +168,7 @@ def execute(
         stack.enter_context(_last_words(observer))
         if results:
             _seed()
-            ours = (compiler.CompiledFunction, modules.CompiledModule)
+            ours = (compiler.CompiledFunction, compiled_modules.CompiledModule)
             stack.enter_context(trial.recorded(observer.note, *ours))
         stack.enter_context(watching(observer))
         try:

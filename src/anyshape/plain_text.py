@@ -1,4 +1,4 @@
-"""Text of others, as it may be shown.
+"""Text of others, made safe to show: control characters are shown by their codes.
 
 Owns what becomes of characters that a terminal would obey, that no encoding has, or that change the order of those
 around them: they are shown by their codes. Knows nothing of where the text comes from.

@@ -1,4 +1,4 @@
-"""What was compiled, as values for people and tools.
+"""`Program`, `Variant`, `Predicate`: the frozen views that `f.programs` gives.
 
 Owns the frozen views that `f.programs` returns. Knows nothing of torch.
 """

@@ -1,7 +1,7 @@
 """`anyshape repairs`: what anyshape changes in torch, and what of it applies to the torch that is installed.
 
 Owns the table on the terminal, the same as JSON, and the page of the documentation. What is changed, and why, is
-declared where it is done (see `_torch/repairs`).
+declared where it is done (see `_torch/repairs/registry`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from anyshape import local_files
+from anyshape.foundation import local_files
 
 _KINDS: Final = {
     "fault": "a bug of torch, fixed",
@@ -23,7 +23,7 @@ _KINDS: Final = {
 }
 _STATUS: Final = ("applied", "not needed", "absent")
 _HEADINGS: Final = ("repair", "torch", "phase", "on this torch", "what goes wrong without it")
-_WIDTHS: Final = (38, 9, 9, 13, 0)
+_WIDTHS: Final = (46, 9, 9, 13, 0)
 _TABLES: Final = re.compile(r"dispatch_table\[\w+\]")  # of bytecode, which is that of a version of Python
 
 
@@ -31,7 +31,7 @@ def entries() -> list[dict[str, Any]]:
     """Every change of torch, in the order in which they are entered, as plain data."""
     import torch
 
-    from anyshape._torch import repairs
+    from anyshape._torch.repairs import registry
 
     return [
         {
@@ -52,7 +52,7 @@ def entries() -> list[dict[str, Any]]:
             "replaced": [place.text for place in one.held()],
             "torch": str(torch.__version__),
         }
-        for one in repairs.declared()
+        for one in registry.declared()
     ]
 
 

@@ -1,4 +1,4 @@
-"""Checks for users' own tests.
+"""`anyshape.testing`: checks for users' own tests, compile counts and comparison with eager.
 
 Owns `expect_programs`, which counts what is compiled, and `assert_any_shape`, which compares a function with eager over
 sizes and layouts. Uses the public face only, so that what it says is what a user sees.
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeAlias, Typ
 import torch
 
 from anyshape import compiler
-from anyshape._torch import trees
+from anyshape._torch.runtime import trees
 from anyshape.errors import DeclarationError
 from anyshape.explain import describe, explain
-from anyshape.option_types import CompileOptions
+from anyshape.foundation.option_types import CompileOptions
 from anyshape.programs import Program
 
 if TYPE_CHECKING:

@@ -22,9 +22,10 @@ import pytest
 from commands import run
 from test_trust import HERE, KEY, example
 
-from anyshape import errors, local_files, plain_text
+from anyshape import errors, plain_text
 from anyshape.artifact import container, inspecting, manifest, opening, storage, trust
 from anyshape.errors import ArtifactError, Error
+from anyshape.foundation import local_files
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "getuid"), reason="owners and modes are those of POSIX")
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import anyshape
-from anyshape._torch import compiling
+from anyshape._torch.compile import compile_scope
 from anyshape.ahead import background, helpers, shipping
 from anyshape.errors import FallbackWarning, NewBehaviorError, NotCompilableError
 
@@ -300,7 +300,7 @@ def test_one_that_computes_is_not_stuck() -> None:
 def threads_for_code(sender: Any) -> None:
     from torch._inductor.utils import parallel_num_threads
 
-    compiling.in_a_fork()
+    compile_scope.in_a_fork()
     sender.send((parallel_num_threads(), torch.get_num_threads()))
 
 

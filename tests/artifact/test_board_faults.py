@@ -58,7 +58,13 @@ class Rank:
         self.alone = 0
         engine: Any = types.SimpleNamespace(count_eager=self.reasons.append, loaded=())
         self.shared = one_rank.OneRank(
-            callables.picks, engine, door=None, mode=None, options=None, artifacts=os.fspath(place), patience=patience
+            callables.picks,
+            engine,
+            entry_check=None,
+            mode=None,
+            options=None,
+            artifacts=os.fspath(place),
+            patience=patience,
         )
         self.call = self.shared.around(self._alone)
 

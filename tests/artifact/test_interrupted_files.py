@@ -19,8 +19,8 @@ import pytest
 import torch
 
 import anyshape
-from anyshape import interrupts
 from anyshape.artifact import inspecting
+from anyshape.foundation import interrupts
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "raise_signal"), reason="signals are those of POSIX")
 ROOT = str(pathlib.Path(anyshape.__file__).parent)

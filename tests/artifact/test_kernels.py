@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from anyshape._torch import bundles, plain_code
+from anyshape._torch.bundle import aot_results, plain_code
 
 CODE = bytes(range(256)) * 4096
 
@@ -92,7 +92,7 @@ def test_without_a_disk_kernels_are_mapped_from_memory(monkeypatch: pytest.Monke
 def test_variables_that_others_set_meanwhile_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANYSHAPE_TEST_A", raising=False)
     monkeypatch.setenv("ANYSHAPE_TEST_B", "before")
-    with bundles._environment({"ANYSHAPE_TEST_A": "1", "ANYSHAPE_TEST_B": "2"}):
+    with aot_results._environment({"ANYSHAPE_TEST_A": "1", "ANYSHAPE_TEST_B": "2"}):
         assert (os.environ["ANYSHAPE_TEST_A"], os.environ["ANYSHAPE_TEST_B"]) == ("1", "2")
         monkeypatch.setenv("ANYSHAPE_TEST_C", "of another thread")
     assert "ANYSHAPE_TEST_A" not in os.environ and os.environ["ANYSHAPE_TEST_B"] == "before"

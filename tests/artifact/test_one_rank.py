@@ -49,7 +49,7 @@ def read(reports: pathlib.Path) -> list[dict[str, Any]]:
 def test_two_ranks(tmp_path: pathlib.Path) -> None:
     reports = torchrun(tmp_path, "function", ranks=2, steps=8)
     assert [r["behaviours"] for r in reports] == [["x.shape[0] <= 8", "x.shape[0] > 8"]] * 2
-    assert sum(r["lowered"] for r in reports) == 2  # one for each behaviour in the whole job
+    assert sum(r["lowered"] for r in reports) == 2  # one for each behavior in the whole job
 
 
 @pytest.mark.slow
@@ -64,7 +64,7 @@ def test_four_ranks_and_forty_steps(tmp_path: pathlib.Path) -> None:
 def test_training_on_ranks(tmp_path: pathlib.Path, mode: str) -> None:
     reports = torchrun(tmp_path, mode, ranks=2, steps=8)
     assert [r["programs"] for r in reports] == [2] * 2
-    assert sum(r["lowered"] for r in reports) == 4  # two behaviours, forward and backward
+    assert sum(r["lowered"] for r in reports) == 4  # two behaviors, forward and backward
 
 
 @pytest.mark.slow

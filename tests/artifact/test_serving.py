@@ -20,8 +20,8 @@ from torch._inductor.cpp_builder import CppBuilder
 from torch._inductor.graph import GraphLowering
 
 import anyshape
-from anyshape._torch import frames
-from anyshape._torch.bundle import Bundle
+from anyshape._torch.bundle import frame_bytes
+from anyshape._torch.bundle.code_bytes import Bundle
 from anyshape.ahead import stored
 from anyshape.artifact import storage
 from anyshape.errors import ArtifactError, NewBehaviorError
@@ -239,7 +239,7 @@ def refused(artifact: anyshape.Artifact, monkeypatch: pytest.MonkeyPatch, *, cou
     def must_not_run(*args: Any, **kwargs: Any) -> None:
         pytest.fail("something of a spoilt file was about to run")
 
-    for owner, name in ((stored.Stored, "read"), (frames.Frame, "function"), (Bundle, "load")):
+    for owner, name in ((stored.Stored, "read"), (frame_bytes.Frame, "function"), (Bundle, "load")):
         monkeypatch.setattr(owner, name, must_not_run)
     data = artifact.pack(key=KEY)
     codes = set()

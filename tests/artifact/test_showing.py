@@ -14,9 +14,9 @@ from test_attacks import BODY, FULL, raw
 from test_trust import HERE, KEY
 
 import anyshape
-from anyshape import local_files
 from anyshape.artifact import container, inspecting, opening
 from anyshape.errors import ArtifactError, FileError
+from anyshape.foundation import local_files
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no full disk to write to")
 COMMANDS = (["inspect", "f.any"], ["verify", "f.any", "--anywhere"])

@@ -15,7 +15,7 @@ import sys
 
 import pytest
 
-from anyshape import spec_file
+from anyshape.declaration import spec_file
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = ["README.md", *sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md"))]

@@ -17,9 +17,10 @@ from unittest import mock
 
 import torch
 
-from anyshape import hooks, observing, scripts, spec_file, testing
-from anyshape._torch import observe
-from anyshape.doctor import launch
+from anyshape import hooks, observing, testing
+from anyshape._torch.observe import compilation_hooks
+from anyshape.declaration import spec_file
+from anyshape.doctor import launch, scripts
 from anyshape.doctor.event_log import Memory
 from anyshape.doctor.events import Result
 from anyshape.doctor.findings import Remedy
@@ -98,7 +99,7 @@ def execute(path: pathlib.Path, *, declared: bool = False) -> tuple[str, BaseExc
 def run_here(path: pathlib.Path, remedies: Sequence[Remedy] = ()) -> Outcome:
     """The child process of the doctor, without the process: remedies are made as `launch` and the child make them."""
     memory = Memory()
-    observer = observe.Observer(memory)
+    observer = compilation_hooks.Observer(memory)
     declarations = [r.toml for r in remedies if r.toml]
     status = 0
     with as_before(), tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
@@ -155,6 +156,6 @@ def count_graphs(path: pathlib.Path, *, declared: bool = False, folder: pathlib.
 def observed(path: pathlib.Path) -> tuple[Report, Counted]:
     """A run under observation: what the doctor says, and what torch itself counted."""
     memory = Memory()
-    with observing.watching(observe.Observer(memory)):
+    with observing.watching(compilation_hooks.Observer(memory)):
         counted = count_graphs(path)
     return Report.of(memory.events), counted

@@ -12,7 +12,8 @@ import jsonschema
 import pytest
 
 import anyshape
-from anyshape import cli, spec_file
+from anyshape import cli
+from anyshape.declaration import spec_file
 from anyshape.doctor import command, writing
 from anyshape.doctor.command import examine
 from anyshape.doctor.findings import DISEASES

@@ -15,8 +15,8 @@ import torch.utils.flop_counter
 from torch.utils._traceback import shorten_filename
 
 import anyshape
-from anyshape._torch import failed_guards
-from anyshape._torch import observe as seam
+from anyshape._torch.observe import compilation_hooks as seam
+from anyshape._torch.observe import failed_guards
 from anyshape.doctor import causes, event_log, events
 from anyshape.doctor.events import Calls, Compilation, Reason
 from anyshape.doctor.findings import Finding, Remedy
@@ -321,7 +321,7 @@ def test_an_exception_in_the_doctor_does_not_reach_the_program(monkeypatch: pyte
         raise ZeroDivisionError("in the doctor")
 
     monkeypatch.setattr(seam.failed_guards, "failed", broken)
-    monkeypatch.setattr(seam.described, "sized_inputs", broken)
+    monkeypatch.setattr(seam.descriptions, "sized_inputs", broken)
     with anyshape.observe() as seen:
         assert torch.equal(f(torch.ones(4)), torch.full((4,), 2.0))
         assert torch.equal(f(torch.ones(5)), torch.full((5,), 2.0))

@@ -8,7 +8,7 @@ import pathlib
 import pytest
 from harness import CASES, Case, as_variables, count_graphs, observed, run_here
 
-from anyshape import spec_file
+from anyshape.declaration import spec_file
 from anyshape.doctor import edits, trials, writing
 from anyshape.doctor.findings import Remedy
 

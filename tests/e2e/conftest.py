@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from anyshape._torch import shortcuts
+from anyshape._torch.runtime import shortcuts
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""As many programs as the function has behaviours, and each call exactly what eager gives."""
+"""As many programs as the function has behaviors, and each call exactly what eager gives."""
 
 from __future__ import annotations
 

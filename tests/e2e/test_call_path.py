@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import anyshape
-from anyshape._torch import memory
+from anyshape._torch.graphs import memory
 from anyshape.testing import expect_programs
 
 SCALE = 2

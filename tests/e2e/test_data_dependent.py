@@ -14,8 +14,8 @@ from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 
 import anyshape
-from anyshape._torch import breaks
-from anyshape.engine import UNCHECKED
+from anyshape._torch.repairs.dynamo import graph_breaks
+from anyshape.engine.engine import UNCHECKED
 from anyshape.testing import difference, outcome_difference, run_once
 
 
@@ -272,7 +272,7 @@ def test_a_branch_on_a_value_is_an_error_of_the_whole_graph() -> None:
 
 
 def _stretched(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Either of two sizes born from data may be 1, and is stretched then."""
+    """Either of two unbacked sizes may be 1, and is stretched then."""
     return (x[x > 0].float() + y[y > 0].float()).sin() * 2
 
 
@@ -308,7 +308,7 @@ def test_the_rest_of_a_function_that_runs_eagerly_is_counted() -> None:
     why = types.SimpleNamespace(
         reason="step_unsupported", user_stack=[types.SimpleNamespace(filename="model.py", lineno=3)]
     )
-    f._engine.programs[0].recording.graph_breaks.append(breaks.text(why))
+    f._engine.programs[0].recording.graph_breaks.append(graph_breaks.text(why))
     f(torch.ones(4))
     assert f.fallbacks == {"the rest of the function runs eagerly, from model.py:3": 2}
 
@@ -447,7 +447,7 @@ def test_a_call_that_leaves_a_trace_is_not_made_again(program: Callable[..., Any
 
 
 def test_a_selection_from_one_element() -> None:
-    """torch knows that there are none or one of it, and takes sizes born from data for such as may be 2."""
+    """torch knows that there are none or one of it, and takes unbacked sizes for such as may be 2."""
 
     def program(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return x[x > 0].sum(), x.squeeze().flatten().mul_(2)

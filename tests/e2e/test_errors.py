@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional as F
 
 import anyshape
-from anyshape.engine import UNSUITED
+from anyshape.engine.engine import UNSUITED
 from anyshape.testing import difference, run_once
 
 R = torch.randn

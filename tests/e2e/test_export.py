@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from torch.utils._pytree import tree_leaves
 
 import anyshape
-from anyshape import size_conditions
-from anyshape._torch import exported
+from anyshape._torch.export import unbacked_program
+from anyshape.declaration import size_conditions
 
 # Where eager has a result and the program asserts that such sizes do not come: fused attention over nothing.
 NOT_SERVED: dict[str, Callable[[int, int], bool]] = {
@@ -73,9 +73,9 @@ def test_right_at_every_size(name: str) -> None:
     assert len(free_sizes(program)) >= 2
     assert all(r.lower == 0 for r in program.range_constraints.values())
     check(name, model, program.module(), inputs)
-    assert len(exported.asserted(program)) == len(program.graph_module.meta["anyshape_assertions"])
+    assert len(unbacked_program.asserted(program)) == len(program.graph_module.meta["anyshape_assertions"])
     again = loaded(program)
-    assert exported.asserted(again) == exported.asserted(program)
+    assert unbacked_program.asserted(again) == unbacked_program.asserted(program)
     check(name, model, again.module(), inputs)
 
 
@@ -103,7 +103,7 @@ def test_every_assertion_fires(form: str) -> None:
         shapes=shapes,
         where=["n % 2 == 0", "p <= 100"],
     )
-    assert len(exported.asserted(program)) == 5 or len(exported.asserted(program)) == 4
+    assert len(unbacked_program.asserted(program)) == 5 or len(unbacked_program.asserted(program)) == 4
     forms = {"exported": lambda: program, "loaded": lambda: loaded(program), "decomposed": program.run_decompositions}
     call = forms[form]().module()
     ints = lambda *s: torch.zeros(*s, dtype=torch.long)
@@ -152,7 +152,7 @@ def test_a_branch_is_refused_and_shown() -> None:
 
 def test_an_invariant_settles_a_branch() -> None:
     program = anyshape.export(branch, (torch.ones(4, 5),), shapes={"x": "n ..."}, where=["n <= 8"])
-    assert [a.split(" does")[0] for a in exported.asserted(program)] == ["anyshape: x.shape[0] <= 8"]
+    assert [a.split(" does")[0] for a in unbacked_program.asserted(program)] == ["anyshape: x.shape[0] <= 8"]
     with pytest.raises(RuntimeError):
         program.module()(torch.ones(9, 5))
 
@@ -211,7 +211,7 @@ def test_oblivious() -> None:
         return x.squeeze(0) + 1
 
     program = anyshape.export(f, (torch.ones(3, 4),), semantics="oblivious")
-    assert exported.asserted(program) == []
+    assert unbacked_program.asserted(program) == []
     assert program.module()(torch.ones(1, 4)).shape == (1, 4)  # a size is never 1 to it, on purpose
 
 

@@ -97,7 +97,7 @@ def test_right_at_every_size(name: str) -> None:
     for behavior in package.behaviors:
         free = behavior.program.graph.find_nodes(op="placeholder")[-1].meta["val"].shape[:2]
         pinned = [int(n) for n in free if not isinstance(n, torch.SymInt)]
-        assert all(n in (0, 1, 3) for n in pinned)  # a behaviour for 0 or for 1; an image's 3 channels
+        assert all(n in (0, 1, 3) for n in pinned)  # a behavior for 0 or for 1; an image's 3 channels
     check(name, model, package)
 
 

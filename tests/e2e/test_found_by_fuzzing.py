@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch._functorch import config as functorch_config
 
 import anyshape
-from anyshape.engine import UNSUITED
+from anyshape.engine.engine import UNSUITED
 from anyshape.testing import difference, expect_programs
 
 BACKENDS = ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]

@@ -12,9 +12,10 @@ import torch
 from test_experts import BLOCKS
 
 import anyshape
-from anyshape import limits, tiers
-from anyshape._torch import cuda_graphs
+from anyshape._torch.compile import cuda_graphs
+from anyshape.foundation import limits
 from anyshape.testing import difference, expect_programs
+from anyshape.variants import hot_sizes
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
@@ -121,8 +122,8 @@ def test_a_write_to_what_is_there_of_a_cache() -> None:
 
 
 def test_the_code_of_a_variant_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    soon = tiers.Policy(samples=2, share=0.0, slower=float("inf"))
-    monkeypatch.setattr(tiers, "Policy", lambda: soon)
+    soon = hot_sizes.Policy(samples=2, share=0.0, slower=float("inf"))
+    monkeypatch.setattr(hot_sizes, "Policy", lambda: soon)
     f = anyshape.compile(lambda x: x.softmax(-1) * 2 + x.mean(0))
     for _ in range(4):
         f(torch.randn(64, 300, device="cuda"))

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
 import anyshape
-from anyshape._torch import unpinned
+from anyshape._torch.repairs.inductor import dynamic_lowerings
 from anyshape.testing import difference, expect_programs
 
 R = torch.randn
@@ -151,7 +151,7 @@ def test_a_convolution_with_a_gradient_lies_as_in_eager() -> None:
 
 
 TABLE = torch.arange(40.0).reshape(2, 20)
-CLAMPS = hasattr(torch._inductor.lowering, unpinned._TELLS_SLICES)  # both bounds, where they are symbolic
+CLAMPS = hasattr(torch._inductor.lowering, dynamic_lowerings._TELLS_SLICES)  # both bounds, where they are symbolic
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ import torch._subclasses.fake_tensor as fake_tensor
 import torch._subclasses.functional_tensor as functional_tensor
 
 import anyshape
-from anyshape._torch import concrete
+from anyshape._torch.fake_runs import concrete
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals are those of POSIX")
 

@@ -14,7 +14,7 @@ from torch._inductor.utils import fresh_inductor_cache
 from torch.utils._sympy.functions import FloorDiv, Max, Min, PythonMod
 
 import anyshape
-from anyshape._torch import repairs
+from anyshape._torch.repairs import registry
 from anyshape.fuzz import scalar_oracle, scalars
 from anyshape.fuzz.oracle import Target
 
@@ -267,7 +267,7 @@ def test_generated_code_divides_by_negative_numbers() -> None:
 
 def test_code_around_kernels_divides_as_python_does() -> None:
     n, m = (sympy.Symbol(name, integer=True) for name in "nm")
-    with repairs.only("divisions"):
+    with registry.only("index_divisions"):
         text = PythonPrinter().doprint(FloorDiv(n, m))
     assert [eval(text, {"n": 7, "m": by}) for by in (-2, 0, 2)] == [-4, 7, 3]
 
@@ -312,7 +312,7 @@ def test_cached_code_is_as_guarded_as_fresh_code() -> None:
 @pytest.mark.parametrize("divisor", [-3, -2, 2, 5])
 def test_quotients_of_quotients(divisor: int) -> None:
     n = sympy.Symbol("n", integer=True)
-    with repairs.only("integer_functions"):
+    with registry.only("integer_functions"):
         nested = FloorDiv(FloorDiv(n, 4), divisor)
         remainder = PythonMod(-sympy.Symbol("p", integer=True, positive=True) - 5, divisor)
     for number in range(-30, 30):
@@ -324,7 +324,7 @@ def test_quotients_of_quotients(divisor: int) -> None:
 
 def test_a_maximum_of_numbers_is_a_number() -> None:
     n = sympy.Symbol("n", integer=True)
-    with repairs.only("integer_functions"):
+    with registry.only("integer_functions"):
         parts = [Min(n, Max(2, Min(4, n))), Max(n, Min(7, Max(n, 3))), Min(n, Max(2, Min(4, n, Max(3, n))))]
     for expr in parts:
         for node in sympy.preorder_traversal(expr):

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list
 
 import anyshape
-from anyshape._torch import stock
+from anyshape._torch.comparison import stock
 
 SIZES = (5, 0, 1, 2, 300)
 

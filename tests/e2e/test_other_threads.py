@@ -18,7 +18,7 @@ from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import anyshape
-from anyshape._torch import own_thread, repairs
+from anyshape._torch.repairs import own_thread, registry
 
 OURS = str(pathlib.Path(anyshape.__file__).parent)
 
@@ -103,7 +103,7 @@ def test_another_thread_traces_as_ever(act: Callable[[], Any]) -> None:
 
 def test_every_function_that_a_capture_replaces_is_parted() -> None:
     """In another thread each of them is the one that was there before."""
-    known = [one for one in repairs.declared() if one.scope in ("capture", "compile") and one.apart]
+    known = [one for one in registry.declared() if one.scope in ("capture", "compile") and one.apart]
     places = [p.found for one in known for p in one.held() if p.found is not None]
     stock = {where: vars(where[0])[where[1]] for where in places if _is_function(*where)}
     before = {id(function) for function in stock.values()}
@@ -127,7 +127,7 @@ def _is_function(owner: Any, key: Any) -> bool:
 
 def test_others_may_replace_it_too_and_it_is_undone() -> None:
     before = vars(output_graph.OutputGraph)["call_user_compiler"], vars(SymNode)["sym_max"]
-    with repairs.only("capture.sym_max"):
+    with registry.only("capture_scope.sym_max"):
         inner = SymNode.sym_max
         seen: list[str] = []
         with mock.patch.object(SymNode, "sym_max", lambda self, other: (seen.append("others"), inner(self, other))[1]):

@@ -18,22 +18,23 @@ from torch._inductor.sizevars import SizeVarAllocator
 from torch._inductor.virtualized import V
 
 import anyshape
-from anyshape import bucket_tiers
-from anyshape._torch import capture, common_sizes
+from anyshape._torch.capture import capture_scope
+from anyshape._torch.compile import common_sizes
 from anyshape.testing import difference, expect_programs
+from anyshape.variants import hot_buckets
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket is hot at its third call, and its code stays however fast it is."""
-    soon = bucket_tiers.BucketPolicy(samples=1, calls=2, slower=float("inf"), sizes=9, most_share=float("inf"))
-    monkeypatch.setattr(bucket_tiers, "BucketPolicy", lambda: soon)
+    soon = hot_buckets.BucketPolicy(samples=1, calls=2, slower=float("inf"), sizes=9, most_share=float("inf"))
+    monkeypatch.setattr(hot_buckets, "BucketPolicy", lambda: soon)
 
 
 @pytest.fixture
 def _light(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without kernels: what is compiled and who is served is the same."""
-    monkeypatch.setattr(capture, "generates_code", lambda backend: True)
+    monkeypatch.setattr(capture_scope, "generates_code", lambda backend: True)
 
 
 light = pytest.mark.usefixtures("_light")
@@ -70,8 +71,8 @@ def test_at_and_beside_every_boundary() -> None:
         for n in (*edges, 2047, 2048, 2049):
             before = served(f)
             assert difference(normalized, f, (torch.randn(3, n),)) is None, n
-            key = f._engine.programs[0].tiers._plan.choose((3, n, n, 1))
-            known = f._engine.programs[0].tiers._buckets.get(key)
+            key = f._engine.programs[0].hot_sizes._plan.choose((3, n, n, 1))
+            known = f._engine.programs[0].hot_sizes._buckets.get(key)
             assert served(f) - before == (known is not None and known.state == "ready"), n
         for first, n in ((0, 600), (1, 600), (2, 600), (64, 600), (65, 600), (600, 0), (0, 0), (1, 1), (600, 3)):
             assert difference(normalized, f, (torch.randn(first, n),)) is None, (first, n)
@@ -273,8 +274,8 @@ def test_what_inductor_knows_of_a_bucket() -> None:
 
 @light
 def test_neighbors_stay_within_what_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
-    soon = dataclasses.replace(bucket_tiers.BucketPolicy(), sizes=1)
-    monkeypatch.setattr(bucket_tiers, "BucketPolicy", lambda: soon)
+    soon = dataclasses.replace(hot_buckets.BucketPolicy(), sizes=1)
+    monkeypatch.setattr(hot_buckets, "BucketPolicy", lambda: soon)
     f = heated(
         lambda x: x.softmax(-1),
         rows(601, 601),
@@ -282,7 +283,7 @@ def test_neighbors_stay_within_what_is_declared(monkeypatch: pytest.MonkeyPatch)
         shapes={"x": "_ n"},
         where=["n <= 1100"],
     )
-    made = [b for b in f._engine.programs[0].tiers._buckets.values() if b.code is not None]
+    made = [b for b in f._engine.programs[0].hot_sizes._buckets.values() if b.code is not None]
     assert [b.code.text for b in made] == [
         "2 <= x.shape[0] <= 64 and 512 < x.shape[1] <= 1024, x.shape[1] % 16 != 0",
         "2 <= x.shape[0] <= 64 and 256 < x.shape[1] <= 512, x.shape[1] % 16 != 0",
@@ -326,4 +327,4 @@ def test_a_file_holds_exact_sizes() -> None:
 def test_the_words() -> None:
     with pytest.raises(anyshape.DeclarationError, match='"hot", "buckets", "never"'):
         anyshape.compile(normalized, specialize="bucket")
-    assert anyshape.compile(normalized, specialize="buckets")._engine.door is None  # nothing is checked for it
+    assert anyshape.compile(normalized, specialize="buckets")._engine.entry_check is None  # nothing is checked for it

@@ -1,4 +1,4 @@
-"""Sizes of 1 in a first call: the one that a branch is about is a behaviour, those beside it stay free."""
+"""Sizes of 1 in a first call: the one that a branch is about is a behavior, those beside it stay free."""
 
 from __future__ import annotations
 

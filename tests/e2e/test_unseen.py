@@ -1,4 +1,4 @@
-"""A copy that eager does not make at some sizes is no behaviour of its own, unless it shows."""
+"""A copy that eager does not make at some sizes is no behavior of its own, unless it shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import anyshape
-from anyshape import unseen
+from anyshape.admission import unobservable_strides
 from anyshape.testing import difference, expect_programs
 
 
@@ -79,7 +79,7 @@ def test_it_is_told_for_all_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     f = anyshape.compile(attention, backend="aot_eager")
     for arguments in calls([(2, 5), (1, 5)]):
         f(*arguments)
-    monkeypatch.setattr(unseen, "holds", lambda *args: pytest.fail("it is run again"))
+    monkeypatch.setattr(unobservable_strides, "holds", lambda *args: pytest.fail("it is run again"))
     for arguments in calls([(1, 6), (1, 11)]):
         f(*arguments)
     assert len(f.programs) == 1

@@ -19,16 +19,16 @@ from torch._inductor.utils import fresh_cache
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import anyshape
-from anyshape import tiers
-from anyshape._torch import specialise
+from anyshape._torch.compile import exact_sizes
 from anyshape.testing import difference, expect_programs
+from anyshape.variants import hot_sizes
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A size is hot at its third call, and a variant stays however fast it is."""
-    soon = tiers.Policy(samples=2, share=0.0, slower=float("inf"))
-    monkeypatch.setattr(tiers, "Policy", lambda: soon)
+    soon = hot_sizes.Policy(samples=2, share=0.0, slower=float("inf"))
+    monkeypatch.setattr(hot_sizes, "Policy", lambda: soon)
 
 
 def normalised(x: Tensor, scale: int) -> Tensor:
@@ -98,8 +98,8 @@ def test_inputs_that_are_written() -> None:
 @pytest.fixture
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three sizes may have code of their own."""
-    few = dataclasses.replace(tiers.Policy(), most=3)
-    monkeypatch.setattr(tiers, "Policy", lambda: few)
+    few = dataclasses.replace(hot_sizes.Policy(), most=3)
+    monkeypatch.setattr(hot_sizes, "Policy", lambda: few)
 
 
 @pytest.mark.usefixtures("_few")
@@ -126,7 +126,7 @@ def test_shared_code_is_for_layouts_it_was_made_for() -> None:
     f = anyshape.compile(lambda x: x.softmax(-1), specialize="hot")
     for n in (16, 32, 48, 64):
         heat(f, torch.randn(8, n))
-    known = f._engine.programs[0].tiers
+    known = f._engine.programs[0].hot_sizes
     (shared,), *_, key = known._shared, *known._sizes
     assert shared.code.admits(key) and not shared.code.admits((*key[:-2], key[-1], key[-2]))
     x = torch.randn(64, 8).t()
@@ -200,12 +200,12 @@ def test_other_layouts_of_the_same_size() -> None:
 
 
 def test_a_variant_that_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    from anyshape._torch import specialise
+    from anyshape._torch.compile import exact_sizes
 
     def fails(*args: Any) -> Any:
         raise RuntimeError("out of registers")
 
-    monkeypatch.setattr(specialise.Master, "_compile", fails)
+    monkeypatch.setattr(exact_sizes.Master, "_compile", fails)
     f = anyshape.compile(normalised)
     heat(f, torch.randn(8, 16), 2)
     assert difference(normalised, f, (torch.randn(8, 16), 2)) is None
@@ -223,7 +223,7 @@ def test_other_compiled_functions_run_while_a_variant_is_traced() -> None:
         return x + 1
 
     def work() -> None:
-        with specialise._untold_to_others():
+        with exact_sizes._untold_to_others():
             make_fx(traced)(torch.randn(3))
 
     stock, ours = torch.compile(lambda x: x * 2, backend="eager"), anyshape.compile(lambda x: x * 3, backend="eager")
@@ -245,7 +245,7 @@ def test_a_process_that_ends_while_one_is_made() -> None:
     script = (
         "import atexit, time, torch, anyshape\n"
         "from torch.utils._python_dispatch import TorchDispatchMode\n"
-        "from anyshape.tiers import WORKER\n"
+        "from anyshape.variants.hot_sizes import WORKER\n"
         "class Mode(TorchDispatchMode):\n"
         "    def __torch_dispatch__(self, func, types, args=(), kwargs=None):\n"
         "        return func(*args, **(kwargs or {}))\n"

@@ -150,7 +150,13 @@ def test_a_loaded_program_in_another_grad_mode_says_so(tmp_path: pathlib.Path) -
 
 
 # Nothing came that could be shown: the message is about what is not there, or about an object that cannot be put so.
-WITHOUT_VALUE = {"errors.py", "_torch/versions.py", "doctor/command.py", "oblivious.py", "solver.py"}
+WITHOUT_VALUE = {
+    "errors.py",
+    "_torch/versions.py",
+    "doctor/command.py",
+    "assumptions/oblivious.py",
+    "declaration/solver.py",
+}
 KINDS = {kind.__name__ for kind in errors.EXPORTED if issubclass(kind, errors.Error)} - {"Error"}
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 import anyshape
 from anyshape import ops, testing
-from anyshape._torch import scalar_calls
+from anyshape._torch.repairs.scalars import scalar_calls
 
 FLOATS = (0.5, 2.0, -1.5, 0.0, 1.0)
 POSITIVE = (0.5, 2.0, 1.5, 0.1)

@@ -13,9 +13,9 @@ from typing import Any
 import sympy
 from faults import replaced
 
-from anyshape import admission_code, dispatch, verify
-from anyshape._torch import concrete
-from anyshape.local_classes import Kind, Kinds
+from anyshape._torch.fake_runs import concrete, verify
+from anyshape.admission import admission, admission_code
+from anyshape.admission.local_classes import Kind, Kinds
 
 FAULTS: dict[str, tuple[Any, str]] = {}  # what puts it in, and the program that shows it
 
@@ -99,7 +99,7 @@ def a_local_class_that_differs_is_taken_to_hold() -> Iterator[None]:
 
 @shown_by("flat")
 def the_code_admits_what_it_cannot_tell() -> Iterator[None]:
-    with replaced(dispatch, "UNTOLD", -3):
+    with replaced(admission, "UNTOLD", -3):
         yield
 
 

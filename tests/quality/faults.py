@@ -17,28 +17,24 @@ import sympy
 import torch
 import torch.nn.functional as F
 
-from anyshape import attempts, compiler, engine, merging, ops, verify
-from anyshape._torch import (
-    aliases,
-    capture,
-    compiled_frames,
-    divisions,
-    failures,
-    index_reads,
-    light_code,
-    memory,
-    out_calls,
-    shape_env,
-    shortcuts,
-    slices,
-    specialise,
-)
-from anyshape.answers import NodeRecord
-from anyshape.dispatch import Admission
+from anyshape import compiler, ops
+from anyshape._torch.capture import capture_scope, compiled_frames, failures, out_calls
+from anyshape._torch.compile import exact_sizes
+from anyshape._torch.fake_runs import index_reads, verify
+from anyshape._torch.graphs import memory
+from anyshape._torch.repairs.fake import slice_bounds
+from anyshape._torch.repairs.functionalization import output_aliases
+from anyshape._torch.repairs.inductor import index_divisions
+from anyshape._torch.runtime import dynamo_codegen, shortcuts
+from anyshape._torch.symbolic import shape_env
+from anyshape.admission import merging
+from anyshape.admission.admission import Admission
+from anyshape.admission.local_classes import Kind
+from anyshape.assumptions.answers import NodeRecord
+from anyshape.assumptions.recording import Recording
+from anyshape.engine import capture_attempts, engine
 from anyshape.fuzz.oracle import Target
-from anyshape.local_classes import Kind
 from anyshape.ops import settled
-from anyshape.recording import Recording
 
 Fault = Callable[[], contextlib.AbstractContextManager[None]]
 FAULTS: dict[str, Fault] = {}
@@ -328,7 +324,7 @@ def layouts_are_not_checked() -> Iterator[None]:
 
 @fault
 def views_of_written_inputs_are_left_to_torch() -> Iterator[None]:
-    with replaced(aliases, "restorer", lambda graph: None):
+    with replaced(output_aliases, "restorer", lambda graph: None):
         yield
 
 
@@ -347,13 +343,13 @@ def empty_views_of_leaves_may_be_written_to() -> Iterator[None]:
 
 @fault
 def offsets_of_views_are_forgotten() -> Iterator[None]:
-    with replaced(aliases, "_differs", lambda result, stride, offset: False):
+    with replaced(output_aliases, "_differs", lambda result, stride, offset: False):
         yield
 
 
 @fault_with(WITH_INDUCTOR)
 def slices_do_not_clamp() -> Iterator[None]:
-    with replaced(slices, "index", lambda size, bound: bound + size if bound < 0 else bound):
+    with replaced(slice_bounds, "index", lambda size, bound: bound + size if bound < 0 else bound):
         yield
 
 
@@ -384,13 +380,13 @@ def a_capture_that_fails_is_an_error() -> Iterator[None]:
 
 @unfound("made up for: the general answers at 0 and 1 make the program that a stand-in would make")
 def nothing_stands_in_for_zero_and_one() -> Iterator[None]:
-    with replaced(attempts, "STAND_INS", ({},)):
+    with replaced(capture_attempts, "STAND_INS", ({},)):
         yield
 
 
 @unfound("made up for: a stand-in is verified at the sizes that came, and taken back")
 def stand_ins_are_ones() -> Iterator[None]:
-    with replaced(attempts, "STAND_INS", ({0: 1}, {})):
+    with replaced(capture_attempts, "STAND_INS", ({0: 1}, {})):
         yield
 
 
@@ -401,7 +397,7 @@ def writes_to_inputs_are_lost() -> Iterator[None]:
     def copying(self: Any, graph: Any, inputs: Any) -> Any:
         made = compile_graph(self, graph, inputs)
         plain = lambda a: a.clone() if isinstance(a, torch.Tensor) and not a.requires_grad else a
-        return light_code.apart_from_dynamo(lambda *args: made(*map(plain, args)))
+        return dynamo_codegen.apart_from_dynamo(lambda *args: made(*map(plain, args)))
 
     with replaced(engine.Engine, "compile_graph", copying):
         yield
@@ -414,7 +410,7 @@ def changing_results(change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     def changed(self: Any, graph: Any, inputs: Any) -> Any:
         made = compile_graph(self, graph, inputs)
         each = lambda r: change(r) if isinstance(r, torch.Tensor) else r
-        return light_code.apart_from_dynamo(lambda *args: tuple(map(each, made(*args))))
+        return dynamo_codegen.apart_from_dynamo(lambda *args: tuple(map(each, made(*args))))
 
     return replaced(engine.Engine, "compile_graph", changed)
 
@@ -479,13 +475,13 @@ def questions_about_numbers_are_not_recorded() -> Iterator[None]:
 
 @fault
 def checks_of_the_user_are_dropped() -> Iterator[None]:
-    with replaced(capture, "_expect_true", lambda self, file, line: True):
+    with replaced(capture_scope, "_expect_true", lambda self, file, line: True):
         yield
 
 
 @unfound("not reached: takes `max(n, 1)` of a size of 0 that shows")
 def the_greater_of_a_size_and_one_is_the_size() -> Iterator[None]:
-    with replaced(capture, "_makes_strides", lambda: True):
+    with replaced(capture_scope, "_makes_strides", lambda: True):
         yield
 
 
@@ -532,48 +528,48 @@ def questions_of_the_user_are_decisions_of_the_next_node() -> Iterator[None]:
 
 @fault_with(WITH_VARIANTS)
 def the_key_of_a_variant_leaves_out_a_size() -> Iterator[None]:
-    key = specialise.Master.key
+    key = exact_sizes.Master.key
 
     def short(self: Any) -> Any:
         whole = key(self)
         return lambda args: (0, *whole(args)[1:])
 
-    with replaced(specialise.Master, "key", short):
+    with replaced(exact_sizes.Master, "key", short):
         yield
 
 
 @unfound("not reached: takes two calls of one program, alike in sizes, whose inputs have gaps of other widths")
 def the_key_of_a_variant_leaves_out_strides() -> Iterator[None]:
-    parts = specialise.Master.key_parts
+    parts = exact_sizes.Master.key_parts
 
     def blind(self: Any) -> Any:
         return tuple(p.replace(".stride()", ".shape") for p in parts(self))
 
-    with replaced(specialise.Master, "key_parts", blind):
+    with replaced(exact_sizes.Master, "key_parts", blind):
         yield
 
 
 @fault_with(WITH_VARIANTS)
 def the_key_of_a_variant_leaves_out_numbers() -> Iterator[None]:
-    key = specialise.Master.key
+    key = exact_sizes.Master.key
 
     def without(self: Any) -> Any:
         whole, numbers = key(self), {at for value, at in self.in_key() if not isinstance(value, torch.Tensor)}
         return lambda args: tuple(0 if at in numbers else v for at, v in enumerate(whole(args)))
 
-    with replaced(specialise.Master, "key", without):
+    with replaced(exact_sizes.Master, "key", without):
         yield
 
 
 @fault_with(WITH_VARIANTS)
 def a_variant_is_compiled_without_gradients() -> Iterator[None]:
-    of = specialise.Master.of.__func__  # type: ignore[attr-defined]
+    of = exact_sizes.Master.of.__func__  # type: ignore[attr-defined]
 
     def ungraded(cls: Any, graph: Any) -> Any:
         made = of(cls, graph)
         return None if made is None else dataclasses.replace(made, grad=False)
 
-    with replaced(specialise.Master, "of", classmethod(ungraded)):
+    with replaced(exact_sizes.Master, "of", classmethod(ungraded)):
         yield
 
 
@@ -661,5 +657,5 @@ def a_negative_divisor_is_taken_for_one() -> Iterator[None]:
         base, divisor = map(self.doprint, expr.args)
         return f"(({base}) // max({divisor}, 1))"
 
-    with replaced(divisions, "_print_floor_div", print_floor_div):
+    with replaced(index_divisions, "_print_floor_div", print_floor_div):
         yield

@@ -16,7 +16,8 @@ import torch
 import torch.nn.functional as F
 
 import anyshape
-from anyshape._torch import numbers, repairs
+from anyshape._torch.repairs import registry
+from anyshape._torch.repairs.scalars import symint_arithmetic
 
 Proof = Callable[[], None]
 PROOFS: dict[str, Proof] = {}
@@ -80,7 +81,7 @@ def randn(*sizes: int) -> torch.Tensor:
 # -- programs that multiply ----------------------------------------------------------------------------------------
 
 
-@proof("products.cumprod_backward")
+@proof("cumprod_backward.cumprod_backward")
 def _() -> None:
     def fn(x: Any) -> Any:
         return torch.cumprod(x, 0).sum()
@@ -94,27 +95,27 @@ def _() -> None:
     assert len(f.programs) == 1 and not f.fallbacks
 
 
-@proof("numbers.constructor")
+@proof("symint_arithmetic.constructor")
 def _() -> None:
     compare(lambda x: x.mean(), *((torch.complex(randn(n), randn(n)),) for n in (3, 4, 7)), programs=1)
 
 
-@proof("afterwards.method")
+@proof("deferred_calls.method")
 def _() -> None:
     compare(lambda x: (x + 1).unbind(), *((randn(n, 2),) for n in (3, 5, 2)), programs=1)
 
 
-@proof("afterwards.function")
+@proof("deferred_calls.function")
 def _() -> None:
     compare(lambda x: torch.unbind(x + 1), *((randn(n, 2),) for n in (3, 5, 2)), programs=1)
 
 
-@proof("unpinned.glu")
+@proof("dynamic_lowerings.glu")
 def _() -> None:
     compare(lambda x: F.glu(x, 0), *((randn(n, 3),) for n in (4, 6, 8)), backend="inductor", programs=1)
 
 
-@proof("unpinned.adaptive_pool2d")
+@proof("dynamic_lowerings.adaptive_pool2d")
 def _() -> None:
     calls = [(randn(1, 2, n, n + 1),) for n in (7, 9, 12)]
     compare(lambda x: F.adaptive_avg_pool2d(x, (3, 2)), *calls, backend="inductor", programs=1)
@@ -134,17 +135,17 @@ def _() -> None:
 # -- numbers -------------------------------------------------------------------------------------------------------
 
 
-@proof("numbers.min_max")
+@proof("symint_arithmetic.min_max")
 def _() -> None:
     compare(lambda x: (x + 1, max(x.shape[0], 2.0)), *((randn(n),) for n in (3, 5, 1)))
 
 
-@proof("numbers.contains")
+@proof("symint_arithmetic.contains")
 def _() -> None:
     compare(lambda x: x + 1 if 2 in x.shape else x - 1, (randn(4, 3),), (randn(2, 3),), (randn(3, 2),))
 
 
-@proof("numbers.divmod")
+@proof("symint_arithmetic.divmod")
 def _() -> None:
     compare(lambda x: (x + 1, divmod(x.shape[0], 3)), *((randn(n),) for n in (4, 7)), fullgraph=True, programs=1)
 
@@ -159,12 +160,12 @@ def _() -> None:
     compare(lambda x, n: (x + 1, n == 2 + 0j), [randn(3), 2], [randn(3), 3])
 
 
-@proof("numbers.inverted")
+@proof("symint_arithmetic.inverted")
 def _() -> None:
     compare(lambda x, n: (x + ~n, ~n), [randn(3), 2], [randn(3), 5], programs=1)
 
 
-@proof("numbers.with_inexpressible")
+@proof("symint_arithmetic.with_inexpressible")
 def _() -> None:
     compare(lambda x, a: (x + 1, x.shape[0] * a), [randn(3), 0.5], [randn(3), -0.0], backend="aot_eager")
 
@@ -200,7 +201,7 @@ def _() -> None:
 # -- results of generated code -------------------------------------------------------------------------------------
 
 
-@proof("kept_copies.remove_noop_ops")
+@proof("noop_elimination_aliasing.remove_noop_ops")
 def _() -> None:
     def fn(x: Any) -> Any:
         a = x + 1
@@ -211,7 +212,7 @@ def _() -> None:
     assert b.data_ptr() != c.data_ptr()
 
 
-@proof("kept_copies.remove_no_ops")
+@proof("noop_elimination_aliasing.remove_no_ops")
 def _() -> None:
     x = randn(4)
     assert anyshape.compile(lambda x: x + torch.zeros_like(x))(x).data_ptr() != x.data_ptr()
@@ -239,12 +240,12 @@ def _() -> None:
     compare(lambda a, b: torch.div(a, b, rounding_mode="trunc"), *calls, backend="inductor")
 
 
-@proof("lowering.split")
+@proof("size_choices.split")
 def _() -> None:
     compare(lambda x: torch.split(x, 2)[0] + 1, *((randn(n),) for n in (2, 0, 1)), backend="inductor", programs=1)
 
 
-@proof("pooled_gradients.avg_pool_backward")
+@proof("avg_pool_backward.avg_pool_backward")
 def _() -> None:
     def fn(x: Any) -> Any:
         return F.avg_pool2d(x, 2, ceil_mode=True)
@@ -256,7 +257,7 @@ def _() -> None:
     torch.testing.assert_close(x.grad, y.grad)
 
 
-@proof("read_and_written.mutate_to")
+@proof("reinplace_hazards.mutate_to")
 def _() -> None:
     def fn(x: Any, i: Any, v: Any) -> Any:
         y = x + 1
@@ -267,7 +268,7 @@ def _() -> None:
     compare(fn, (randn(6), torch.tensor([1, 3]), torch.tensor([5.0, -5.0])), backend="inductor")
 
 
-@proof("shuffles.apply")
+@proof("randperm_index_pattern.apply")
 def _() -> None:
     f = anyshape.compile(lambda x: x[torch.randperm(x.shape[0])] + 1)
     for n in (6, 4):
@@ -282,7 +283,7 @@ def _() -> None:
     assert f(x).stride() == torch.hstack([x, x]).stride()
 
 
-@proof("lowering.settings")
+@proof("size_choices.settings")
 def _() -> None:
     f = anyshape.compile(lambda x: x + torch.rand_like(x))
     torch.manual_seed(0)
@@ -297,8 +298,8 @@ def _() -> None:
 def is_right(name: str) -> tuple[bool, str]:
     """Whether the program is right now; nothing that was compiled before is of use."""
     torch._dynamo.reset()
-    numbers.HANDLERS.clear()
-    numbers.binop_handlers.cache_clear()
+    symint_arithmetic.HANDLERS.clear()
+    symint_arithmetic.binop_handlers.cache_clear()
     try:
         with torch._inductor.config.patch(fx_graph_cache=False), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -311,13 +312,13 @@ def is_right(name: str) -> tuple[bool, str]:
 def tried(name: str) -> dict[str, Any]:
     """Whether it is right with its repair, and without."""
     with_it, why = is_right(name)
-    with repairs.without(name):
+    with registry.without(name):
         without, instead = is_right(name)
     return {"name": name, "with": with_it, "without": without, "why": why, "instead": instead}
 
 
 if __name__ == "__main__":
-    import anyshape._torch.capture
+    import anyshape._torch.capture.capture_scope
 
     for wanted in sys.argv[1:] or list(PROOFS):
         print(json.dumps(tried(wanted)), flush=True)

@@ -15,11 +15,10 @@ from admission_faults import FAULTS
 from torch import Tensor
 
 import anyshape
-from anyshape import verify
-from anyshape._torch import concrete
-from anyshape.admission_code import Writer, compiled
-from anyshape.dispatch import Admission
-from anyshape.keys import ADMITTED, UNTOLD
+from anyshape._torch.fake_runs import concrete, verify
+from anyshape.admission.admission import Admission
+from anyshape.admission.admission_code import Writer, compiled
+from anyshape.foundation.call_keys import ADMITTED, UNTOLD
 from anyshape.testing import difference
 
 SIZES = (3, 5, 0, 1)
@@ -186,7 +185,7 @@ def test_a_model_with_many_features_learns_what_one_does() -> None:
 
 
 def test_keys_are_bounded_by_the_numbers_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    from anyshape import dispatch
+    from anyshape.admission import admission as dispatch
 
     monkeypatch.setattr(dispatch, "MOST_NUMBERS", 60)
     f = anyshape.compile(lambda x: x * 2, backend="aot_eager")

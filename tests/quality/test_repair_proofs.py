@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from anyshape._torch import repairs
+from anyshape._torch.repairs import registry
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import repair_proofs
@@ -39,13 +39,13 @@ def has_the_fault(versions: str) -> bool:
 
 
 def test_every_proof_is_of_a_repair() -> None:
-    assert set(repair_proofs.PROOFS) <= {one.name for one in repairs.declared()}
+    assert set(repair_proofs.PROOFS) <= {one.name for one in registry.declared()}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", repair_proofs.PROOFS)
 def test_a_repair_is_needed(name: str) -> None:
-    one = next(r for r in repairs.declared() if r.name == name)
+    one = next(r for r in registry.declared() if r.name == name)
     if one.status != "applied":
         pytest.skip(f"{name} is {one.status} on torch {torch.__version__}")
     if name in repair_proofs.KILLS:

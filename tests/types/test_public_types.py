@@ -102,8 +102,8 @@ def test_the_aliases_say_what_is_checked() -> None:
     """The words of a type are the words that are let in."""
     import typing
 
-    from anyshape import option_types
     from anyshape.declaration import options
+    from anyshape.foundation import option_types
 
     for alias, words in (
         ("Layout", options.LAYOUTS),
@@ -117,7 +117,7 @@ def test_the_keywords_of_compile_are_its_own() -> None:
     import inspect
 
     from anyshape.compiler import compile
-    from anyshape.option_types import CompileOptions
+    from anyshape.foundation.option_types import CompileOptions
 
     own = [p for p in inspect.signature(compile).parameters if p not in ("fn", "model")]
     assert own == list(CompileOptions.__annotations__)

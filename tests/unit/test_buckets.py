@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from anyshape import buckets
-from anyshape.bucket_tiers import BucketPolicy, BucketTiers
-from anyshape.buckets import CONTIGUOUS, NUMBER, REDUCED, ROWS, STRIDE, Axis, Plan
-from anyshape.tiers import Policy, Worker
+from anyshape.variants import buckets
+from anyshape.variants.buckets import CONTIGUOUS, NUMBER, REDUCED, ROWS, STRIDE, Axis, Plan
+from anyshape.variants.hot_buckets import BucketPolicy, HotBuckets
+from anyshape.variants.hot_sizes import Policy, Worker
 
 ROLES = (REDUCED, CONTIGUOUS, ROWS, NUMBER, STRIDE)
 EDGES = sorted({max(0, (1 << i) + d) for i in range(19) for d in (-17, -16, -1, 0, 1, 15, 16)})
@@ -106,7 +106,7 @@ def make_tiers(
     loaded: Callable[[], int] = lambda: 0,
     others: tuple[float, ...] = (),
     **words: Any,
-) -> BucketTiers:
+) -> HotBuckets:
     plan = Plan([Axis("n", 0, REDUCED)])
 
     def make_bucket(bucket: Any, key: Any) -> Callable[[], Code]:
@@ -125,7 +125,7 @@ def make_tiers(
         return job
 
     settings: dict[str, Any] = {"samples": 2, "calls": 10, "exact_calls": 10**9, "exact_share": 1e9, **words}
-    return BucketTiers(
+    return HotBuckets(
         costing(1.0, "general"),
         plan=plan,
         make_bucket=make_bucket,
@@ -142,7 +142,7 @@ def make_tiers(
     )
 
 
-def call(tiers: BucketTiers, *sizes: int) -> list[str]:
+def call(tiers: HotBuckets, *sizes: int) -> list[str]:
     names = []
     for n in sizes:
         name, given = tiers(n)

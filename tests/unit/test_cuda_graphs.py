@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from anyshape import limits
-from anyshape._torch.cuda_graphs import Bounded
+from anyshape._torch.compile.cuda_graphs import Bounded
+from anyshape.foundation import limits
 
 
 def counted(most: int | None = None) -> tuple[Bounded, dict[str, collections.Counter[Any]]]:
@@ -36,7 +36,7 @@ def test_a_graph_without_sizes_is_recorded_at_once() -> None:
 
 
 def test_sizes_that_never_come_back_take_no_room_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anyshape._torch.cuda_graphs._MOST_COUNTED", 10)
+    monkeypatch.setattr("anyshape._torch.compile.cuda_graphs._MOST_COUNTED", 10)
     run, calls = counted(4)
     for n in range(100):
         run([n])

@@ -309,7 +309,7 @@ package = types.ModuleType("anyshape")
 package.__path__ = [sys.argv[1]]
 sys.modules["anyshape"] = package
 from anyshape.declaration import Declaration
-import anyshape.spec_file, anyshape.solver
+import anyshape.declaration.spec_file, anyshape.declaration.solver
 Declaration.parse({"x": "batch seq"}, ["1 <= batch <= 64"]).bind({"x": (2, 3)})
 assert not {"torch", "z3", "sympy"} & set(sys.modules), sorted(sys.modules)
 """

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from anyshape import compiler, demo
-from anyshape._torch import stock
+from anyshape._torch.comparison import stock
 
 SMALL = [case for case in demo.CASES if case.name != "transformer block"]
 

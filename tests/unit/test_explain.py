@@ -13,9 +13,9 @@ import torch
 
 import anyshape
 from anyshape import errors
+from anyshape.assumptions.wording import relation_text
 from anyshape.explain import Explanation, describe, explain
 from anyshape.programs import Predicate, Program
-from anyshape.wording import relation_text
 
 
 def program(*predicates: Predicate, calls: int = 3) -> Program:

@@ -15,7 +15,7 @@ import torch
 
 import anyshape
 from anyshape import testing
-from anyshape._torch import specialise
+from anyshape._torch.compile import exact_sizes
 from anyshape.fuzz import campaign, command, known, models, opinfos, oracle, repro, rounding, worker
 from anyshape.fuzz.case import Call, Case, Input, Step, dumps, loads
 from anyshape.fuzz.corpus import Corpus
@@ -98,10 +98,10 @@ def test_variants_are_judged_too(monkeypatch: pytest.MonkeyPatch) -> None:
     target = Target(backend="inductor", variants=True)
     verdict = judge(plain, target)
     assert (verdict.kind, verdict.programs, verdict.variants) == (None, 1, 3)
-    compiled = specialise.Master.compiled
-    monkeypatch.setattr(specialise.Master, "compiled", lambda *a: lambda *args: [r + 1 for r in compiled(*a)(*args)])
+    compiled = exact_sizes.Master.compiled
+    monkeypatch.setattr(exact_sizes.Master, "compiled", lambda *a: lambda *args: [r + 1 for r in compiled(*a)(*args)])
     assert judge(plain, target).kind == "values"
-    monkeypatch.setattr(specialise.Master, "compiled", lambda self, backend, inputs, baked: 1 / 0)
+    monkeypatch.setattr(exact_sizes.Master, "compiled", lambda self, backend, inputs, baked: 1 / 0)
     assert judge(plain, target).kind == "variant"
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from anyshape._torch.shape_env import FreeShapeEnv
-from anyshape.dispatch import Admission
+from anyshape._torch.symbolic.shape_env import FreeShapeEnv
+from anyshape.admission.admission import Admission
 from anyshape.fuzz import assumptions
 from anyshape.fuzz.case import Call, Case, Input, Step
 

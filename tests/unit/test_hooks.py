@@ -12,7 +12,8 @@ import pytest
 import torch
 
 import anyshape
-from anyshape import hooks, spec_file
+from anyshape import hooks
+from anyshape.declaration import spec_file
 
 MODULE = """
 import torch

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from anyshape import interrupts
+from anyshape.foundation import interrupts
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="signals are those of POSIX")
 

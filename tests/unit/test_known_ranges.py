@@ -15,7 +15,9 @@ from torch._inductor.virtualized import V
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.functions import FloorDiv, Mod
 
-from anyshape._torch import compiling, known_ranges, repairs
+from anyshape._torch.compile import compile_scope
+from anyshape._torch.repairs import registry
+from anyshape._torch.repairs.inductor import known_ranges
 
 
 class Graph:
@@ -85,7 +87,7 @@ def test_products_of_sizes_that_fit_into_32_bits(expr: Any, fits: bool) -> None:
 def test_rows_of_bounded_length_are_kept(most: int, hint: Any, noted: list[Any] | None, kept: bool) -> None:
     env = ShapeEnv(duck_shape=False)
     row = symbol(env, 2, most)
-    with repairs.entered("known ranges", noted=noted), V.set_graph_handler(Graph(env)):
+    with registry.entered("known ranges", noted=noted), V.set_graph_handler(Graph(env)):
         assert InductorChoices.should_use_persistent_reduction(Features(row, hint), False) is kept
     if noted is not None:
         assert bool(noted) is (kept and most > 1024)  # up to 1,024 they are kept by stock
@@ -100,7 +102,7 @@ def test_other_threads_choose_as_before_and_so_does_this_one_afterwards() -> Non
         with V.set_graph_handler(Graph(env)):
             chosen.append(InductorChoices.should_use_persistent_reduction(features, False))
 
-    with repairs.entered("known ranges", noted=[]):
+    with registry.entered("known ranges", noted=[]):
         choose()
         other = threading.Thread(target=choose)
         other.start()
@@ -113,7 +115,7 @@ def test_a_divisor_that_was_learnt_is_known_to_inductor() -> None:
     env = ShapeEnv(duck_shape=False)
     size = env.create_symbol(32, ConstantSource("n"), DimDynamic.DYNAMIC)
     assert env.create_symintnode(size, hint=32) % 16 == 0
-    with compiling.scope():
+    with compile_scope.scope():
         known = SizeVarAllocator(env)
         assert known.statically_known_multiple_of(size, 16)
         assert known.statically_known_multiple_of(3 * size, 16)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import anyshape
-from anyshape import limits
+from anyshape.foundation import limits
 from anyshape.testing import difference
 
 

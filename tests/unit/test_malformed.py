@@ -1,4 +1,4 @@
-"""Malformed declarations: each is refused at the door, with a code and a marked place, and nothing but a DeclarationError."""
+"""Malformed declarations: each is refused at the entry, with a code and a marked place, and nothing but a DeclarationError."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import anyshape
-from anyshape._torch import capture
+from anyshape._torch.capture import capture_scope
 from anyshape.declaration import Declaration, DeclarationWarning, MalformedError
 from anyshape.errors import CODES, DeclarationError
 
@@ -133,7 +133,7 @@ def test_none_reaches_torch(options, monkeypatch):
     def reached(*args, **kwargs):
         pytest.fail("torch was asked to compile")
 
-    monkeypatch.setattr(capture, "install", reached)
+    monkeypatch.setattr(capture_scope, "install", reached)
     words = {name: value for name, value in options.items() if name != "signature"}
     with pytest.raises(DeclarationError) as caught:
         anyshape.compile(forward, **words)

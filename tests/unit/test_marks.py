@@ -9,7 +9,7 @@ import torch
 import torch.compiler.config as compiler_config
 
 import anyshape
-from anyshape._torch import marks, specs
+from anyshape._torch.symbolic import dim_marks, shapes_spec
 
 
 @pytest.fixture(autouse=True)
@@ -82,8 +82,8 @@ def test_sources_of_the_environment(sources: str) -> None:
 
 
 def test_sources_say_which_dim() -> None:
-    assert marks._listed("L['x']:1", "L['x']", 1) and not marks._listed("L['x']:1", "L['x']", 0)
-    assert marks._listed("L['x'], L['y']", "L['y']", 3) and not marks._listed("", "L['y']", 0)
+    assert dim_marks._listed("L['x']:1", "L['x']", 1) and not dim_marks._listed("L['x']:1", "L['x']", 0)
+    assert dim_marks._listed("L['x'], L['y']", "L['y']", 3) and not dim_marks._listed("", "L['y']", 0)
     with compiler_config.patch(dynamic_sources="L['x']:0"):
         f = compiled(lambda x: x * 2)
         for n in (3, 1, 0):
@@ -108,7 +108,7 @@ def test_marks_that_cannot_be(call: Any, code: str) -> None:
     assert caught.value.code == code and caught.value.where
 
 
-@pytest.mark.skipif(specs.dynamic_spec is None, reason="this torch has no ShapesSpec")
+@pytest.mark.skipif(shapes_spec.dynamic_spec is None, reason="this torch has no ShapesSpec")
 def test_torchs_specs() -> None:
     from torch.fx.experimental.dynamic_spec import ShapesSpec, ShapeVar, TensorSpec
 

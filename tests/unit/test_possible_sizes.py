@@ -12,8 +12,8 @@ from torch.utils._sympy.functions import FloorDiv, Mod
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from anyshape._torch import possible_sizes
-from anyshape._torch.possible_sizes import PossibleSizes
+from anyshape._torch.symbolic import possible_sizes
+from anyshape._torch.symbolic.possible_sizes import PossibleSizes
 
 n, m = sympy.symbols("n m", integer=True, nonnegative=True)
 u = sympy.Symbol("u", integer=True)
@@ -50,7 +50,7 @@ def test_open_where_nothing_is_known(asked: sympy.Basic) -> None:
         ({"divisible": {Mod(m, 4)}}, [sympy.Eq(Mod(m, 4), 0)]),
         ({"replacements": {m: 2 * n}}, [sympy.Eq(m, 2 * n), m >= n]),
         ({"baked": {n * m: sympy.Integer(72)}}, [sympy.Eq(n * m, 72)]),
-        ({"facts": [u > n]}, [n > 1]),  # of a size born from data nothing is told
+        ({"facts": [u > n]}, [n > 1]),  # of an unbacked size nothing is told
         ({}, [n >= 0, sympy.Eq(FloorDiv(n, n), 1)]),  # 0 // 0 has no value
     ],
 )
@@ -73,7 +73,7 @@ def test_what_is_learnt_later_is_looked_at_under_what_stands_for_a_size() -> Non
     assert not possible.leave_open(m > 4)
     env.replacements[n] = u - 1
     possible.grow()
-    assert not possible.leave_open(m > 4)  # of a size born from data nothing is told
+    assert not possible.leave_open(m > 4)  # of an unbacked size nothing is told
 
 
 def test_a_question_costs_the_same_whatever_else_is_known() -> None:

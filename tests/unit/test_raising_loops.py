@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anyshape._torch.raising_loops import with_errors_kept
+from anyshape._torch.repairs.cpp.raising_loops import with_errors_kept
 
 KERNEL = """
 extern "C" void kernel(const long* in_ptr0)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyshape import solver
-from anyshape.declaration import Declaration, intervals
+from anyshape.declaration import Declaration, intervals, solver
 from anyshape.declaration.place import in_clause
 from anyshape.declaration.reading import read_clause
 from anyshape.errors import DeclarationError, MissingDependencyError

@@ -13,8 +13,7 @@ import warnings
 import pytest
 
 import anyshape
-from anyshape import spec_file
-from anyshape.declaration import DeclarationWarning, options
+from anyshape.declaration import DeclarationWarning, options, spec_file
 from anyshape.errors import DeclarationError
 
 GOOD = """

@@ -43,7 +43,8 @@ INSIDE = """
     import torch._inductor.compile_fx as compile_fx
     from whole_torch import Picture
     import anyshape
-    from anyshape._torch import capture, repairs
+    from anyshape._torch.capture import capture_scope as capture
+    from anyshape._torch.repairs import registry as repairs
 
     def trained(compile):
         torch._dynamo.reset()

@@ -1,4 +1,4 @@
-"""Which sizes a loaded program serves.
+"""Admission of a loaded program: sizes verified when it was made, or verified now.
 
 Owns the short way to an answer: what was verified when the program was made, for some sizes or for all that answer
 alike, needs none of what was assumed. For others it is read, and they are verified as they would have been then.
@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anyshape.ahead.stored import Stored
-from anyshape.keys import ADMITTED, UNTOLD, key_function
+from anyshape.foundation.call_keys import ADMITTED, UNTOLD, key_function
 
 if TYPE_CHECKING:
-    from anyshape.dispatch import Admission
+    from anyshape.admission.admission import Admission
 
 
 class Admitted:

@@ -1,4 +1,4 @@
-"""How processes agree on who compiles.
+"""Agreement between processes: the board of programs, and the lease on the right to compile.
 
 Owns the board on which programs are pinned up for all, and the lease on the right to compile: a token that one process
 holds and keeps changing while it is at work. A token that has not changed for some time belongs to a process that is
@@ -17,9 +17,10 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from anyshape import local_files, plain_text
+from anyshape import plain_text
 from anyshape.artifact import storage
 from anyshape.artifact.container import MOST_BYTES
+from anyshape.foundation import local_files
 
 FREE = "free"
 _LONGEST_TOKEN = 1 << 16

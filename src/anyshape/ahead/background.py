@@ -1,4 +1,4 @@
-"""A compilation that holds nobody up.
+"""`background=True`: capturing and compiling in another process while calls run eagerly.
 
 Owns `background=True`: a call that no program serves runs eagerly, and is counted, while a process of its own captures
 and compiles; what that made is loaded as other ranks' programs are, and nothing that capturing does to a process is
@@ -17,14 +17,14 @@ from typing import Any
 
 import torch
 
-from anyshape import limits
-from anyshape._torch import compiling
+from anyshape._torch.compile import compile_scope
 from anyshape.ahead import helpers, shipping
-from anyshape.ahead.serving import Dispatcher
+from anyshape.ahead.loaded_programs import Dispatcher
 from anyshape.ahead.stored import Stored
-from anyshape.door import Door
-from anyshape.engine import NOT_COMPILED, Engine
+from anyshape.declaration.entry_check import EntryCheck
+from anyshape.engine.engine import NOT_COMPILED, Engine
 from anyshape.errors import FallbackWarning
+from anyshape.foundation import limits
 
 WAITING = "it is being compiled in the background"
 
@@ -33,11 +33,17 @@ class Background:
     """The programs of one callable that are made by processes of their own."""
 
     def __init__(
-        self, live: Any, engine: Engine, *, door: Door | None, mode: str | None, options: dict[str, Any] | None
+        self,
+        live: Any,
+        engine: Engine,
+        *,
+        entry_check: EntryCheck | None,
+        mode: str | None,
+        options: dict[str, Any] | None,
     ) -> None:
         self._live, self._engine = live, engine
-        self._policy = "compile" if door is None else door.declaration.on_new_behavior
-        self._options = {"door": door, "mode": mode, "options": options}
+        self._policy = "compile" if entry_check is None else entry_check.declaration.on_new_behavior
+        self._options = {"entry_check": entry_check, "mode": mode, "options": options}
         self._dispatcher = Dispatcher(live)
         self._here = ""  # why this callable is compiled by this process
         self._said = False
@@ -126,7 +132,7 @@ class Background:
         niceness = helpers.SHARE if self._starved else helpers.NICENESS
         if helpers.why_no_fork():
             return helpers.Started(job, niceness)
-        with compiling.none_under_way(wait=self._engine.warming > 0) as alone:
+        with compile_scope.none_under_way(wait=self._engine.warming > 0) as alone:
             # While another thread compiles, what it holds would be held in the fork for ever.
             return helpers.Forked(job, niceness) if alone else None
 

@@ -1,4 +1,4 @@
-"""What `anyshape precompile` and `verify` do.
+"""`anyshape precompile` and `anyshape verify`.
 
 Owns finding a callable by name, making the tensors of its calls from a declaration, and what is shown while it works.
 """
@@ -69,7 +69,7 @@ def verify(url: str, *, key_file: str | None, anywhere: bool) -> None:
     """Check a file; whether it was made for this machine too, where there is a torch to ask."""
     here = None
     if not anywhere and importlib.util.find_spec("torch") is not None:
-        from anyshape._torch import environment
+        from anyshape._torch.bundle import environment
 
         here = environment.here()
     for name, value in inspecting.verify(url, key=read_key(key_file), here=here).items():
@@ -143,8 +143,7 @@ def _tensors(declaration: Any, dtypes: dict[str, str], sizes: dict[str, tuple[in
 
     import torch
 
-    from anyshape import solver
-    from anyshape.declaration import evaluate
+    from anyshape.declaration import evaluate, solver
 
     values = solver.solve_hints(dataclasses.replace(declaration, hints=sizes))
     made = {}

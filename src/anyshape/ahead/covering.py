@@ -1,4 +1,4 @@
-"""Calls that nobody made: sizes for the behaviours that are missing.
+"""`cover=True`: calls of sizes that the solver finds uncovered.
 
 Owns `cover=True`: the solver names sizes that are allowed and that no program serves, tensors of those sizes are made,
 and the call is captured with them, until every allowed size is covered.
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from anyshape._torch import trees
+from anyshape._torch.runtime import trees
 from anyshape.ahead.making import Workshop, refused
 from anyshape.coverage import check_engine
 from anyshape.declaration.expression import evaluate, names
@@ -44,7 +44,7 @@ def cover_all(workshop: Workshop, calls: Sequence[Call]) -> list[Call]:
 def resized(workshop: Workshop, call: Call, sizes: Mapping[str, int]) -> Call:
     """A call like `call` whose tensors have these sizes, by name or by dim (`x.shape[0]`)."""
     bound = workshop.bind(*call)
-    door = workshop.engine.door
+    entry_check = workshop.engine.entry_check
     values: dict[str, int] = dict(sizes)
     wanted: dict[int, dict[int, int]] = {}  # tensor -> dim -> size
 
@@ -56,10 +56,10 @@ def resized(workshop: Workshop, call: Call, sizes: Mapping[str, int]) -> Call:
         match = _DIM.fullmatch(name)
         if match is not None and match[1] in bound:
             want(bound[match[1]], int(match[2]), size)
-    if door is not None:
-        shapes = door.declaration.tensors(bound, args=call[0], kwargs=call[1], owner=workshop.owner)
-        values = {**door.declaration.bind(shapes).sizes, **values}
-        for shape in door.declaration.shapes:
+    if entry_check is not None:
+        shapes = entry_check.declaration.tensors(bound, args=call[0], kwargs=call[1], owner=workshop.owner)
+        values = {**entry_check.declaration.bind(shapes).sizes, **values}
+        for shape in entry_check.declaration.shapes:
             tensor = shape.path.fetch(bound, args=call[0], kwargs=call[1], owner=workshop.owner)
             if isinstance(tensor, torch.Tensor):
                 for dim, declared in enumerate(shape.at_rank(tensor.dim())):

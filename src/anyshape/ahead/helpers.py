@@ -1,4 +1,4 @@
-"""Processes that compile for this one.
+"""Worker processes that compile for this one: forked or spawned, and how they end.
 
 Owns how they are had: a fork has the callable and the arguments as they are; where there can be none, one is started
 anew and told what it needs. And their ends: what was made, that it failed, or that nothing comes any more.
@@ -23,7 +23,8 @@ from typing import Any
 
 import torch
 
-from anyshape._torch import compiling, forms
+from anyshape._torch.compile import compile_scope
+from anyshape._torch.runtime import call_signature
 from anyshape.ahead import shipping
 from anyshape.ahead.making import Workshop
 from anyshape.errors import ArtifactError
@@ -73,7 +74,7 @@ class Started:
         if os.name == "nt":
             raise shipping.Unshippable("no pipe can be handed to it on this system")
         gpu = torch.cuda.current_device() if torch.cuda.is_initialized() else None
-        self._told: bytes | None = shipping.dumps((job, forms.state(), gpu, niceness))
+        self._told: bytes | None = shipping.dumps((job, call_signature.state(), gpu, niceness))
         self.receiver, other = multiprocessing.Pipe()
         command = f"import sys; sys.path[:] = {sys.path!r}; from anyshape.ahead import helpers; helpers.main()"
         self._process = subprocess.Popen(
@@ -150,12 +151,12 @@ def main() -> None:
         return
     if gpu is not None:
         torch.cuda.set_device(gpu)
-    with forms.in_state(state):
+    with call_signature.in_state(state):
         _make(connection, job, niceness)
 
 
 def _forked(sender: Any, job: Job, niceness: int) -> None:
-    compiling.in_a_fork()
+    compile_scope.in_a_fork()
     parent = multiprocessing.parent_process()
     assert parent is not None
     _end_with(parent.sentinel)

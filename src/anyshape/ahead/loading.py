@@ -13,21 +13,21 @@ from typing import Any, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, overlo
 
 import torch
 
-from anyshape import interrupts
-from anyshape._torch import environment
+from anyshape._torch.bundle import environment
 from anyshape.ahead import sources
 from anyshape.ahead import weights as embedded
-from anyshape.ahead.served import ServedFunction, ServedModule, Serving
-from anyshape.ahead.serving import Dispatcher
+from anyshape.ahead.loaded_callables import ServedFunction, ServedModule, Serving
+from anyshape.ahead.loaded_programs import Dispatcher
 from anyshape.ahead.stored import Stored
 from anyshape.artifact import container, manifest, opening
 from anyshape.artifact import trust as believing
 from anyshape.declaration import Declaration
+from anyshape.declaration.entry_check import EntryCheck
 from anyshape.declaration.options import read_word
 from anyshape.declaration.place import brief, kind
-from anyshape.door import Door
 from anyshape.errors import ArtifactError, NotCompilableError
-from anyshape.option_types import Address, Key
+from anyshape.foundation import interrupts
+from anyshape.foundation.option_types import Address, Key
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -128,13 +128,13 @@ def from_contents(contents: container.Contents, fn: Any, *, where: str, on_new_b
     for program in programs:
         dispatcher.add(program)
     eagerly = fn if on_new_behavior == "eager" else None
-    serving = Serving(dispatcher, facts, door=_door(facts["declaration"], dispatcher), eagerly=eagerly)
+    serving = Serving(dispatcher, facts, entry_check=_entry_check(facts["declaration"], dispatcher), eagerly=eagerly)
     return ServedModule(serving, fn) if isinstance(fn, torch.nn.Module) else ServedFunction(serving, fn)
 
 
-def _door(words: Mapping[str, Any], dispatcher: Dispatcher) -> Door | None:
+def _entry_check(words: Mapping[str, Any], dispatcher: Dispatcher) -> EntryCheck | None:
     if not words:
         return None
     program = dispatcher.programs[0]
     signature = inspect.signature(program.run)
-    return Door(Declaration.parse(**words, signature=signature, examined=True), signature, dispatcher.owner)
+    return EntryCheck(Declaration.parse(**words, signature=signature, examined=True), signature, dispatcher.owner)

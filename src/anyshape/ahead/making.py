@@ -1,4 +1,4 @@
-"""From a call to programs that can be saved.
+"""Capturing and compiling a call without running it, into a program that can be saved.
 
 Owns the making: a call is captured and compiled, and not run, by an engine whose results can be written; what it made
 is put together as a stored program.
@@ -14,14 +14,17 @@ from typing import Any
 
 import torch
 
-from anyshape import admission_code
-from anyshape._torch import bundles, capture, failures, forms, frames, modules, process_group, records
-from anyshape._torch.shortcuts import torchs_wrapper
+from anyshape._torch.bundle import aot_results, frame_bytes, recording_bytes
+from anyshape._torch.capture import capture_scope, failures
+from anyshape._torch.runtime import call_signature, compiled_modules, process_group
+from anyshape._torch.runtime.shortcuts import torchs_wrapper
+from anyshape.admission import admission_code
 from anyshape.ahead.stored import Stored, StoredVariant
-from anyshape.door import Door
-from anyshape.engine import Captured, Engine, RunAgain, RunEagerly
+from anyshape.declaration.entry_check import EntryCheck
+from anyshape.engine.engine import Captured, Engine
+from anyshape.engine.live_program import LiveProgram
 from anyshape.errors import ArtifactError, Error, NotCompilableError
-from anyshape.live_program import LiveProgram
+from anyshape.foundation.reruns import RunAgain, RunEagerly
 
 
 class Workshop:
@@ -31,25 +34,27 @@ class Workshop:
         self,
         live: Any,
         *,
-        door: Door | None = None,
+        entry_check: EntryCheck | None = None,
         specialize: Any = "never",
         mode: str | None = None,
         options: dict[str, Any] | None = None,
     ) -> None:
         self.live = live
         self.engine = Engine(
-            bundles.bundling_backend(mode, options),
+            aot_results.bundling_backend(mode, options),
             fullgraph=True,
             own_backend=False,
-            door=door,
+            entry_check=entry_check,
             specialize=specialize,
             saves=True,
         )
-        self._target = capture.install(live, self.engine.compile_graph, fullgraph=True, capture=self.engine.capture)
+        self._target = capture_scope.install(
+            live, self.engine.compile_graph, fullgraph=True, capture=self.engine.capture
+        )
         self._function, self.owner = _function(live, self._target)
         self.engine.starts_at(self._function.__code__, getattr(live, "__qualname__", type(live).__name__))
         call: Callable[..., Any] = self._target
-        self._call = door.around(door.remembered(call)) if door is not None else call
+        self._call = entry_check.around(entry_check.remembered(call)) if entry_check is not None else call
         cells = zip(self._function.__code__.co_freevars, self._function.__closure__ or (), strict=True)
         self._around = {name: cell.cell_contents for name, cell in cells}
         self.stored: list[Stored] = []
@@ -113,14 +118,14 @@ class Workshop:
         bound.apply_defaults()
         return bound.arguments
 
-    def _form(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> forms.Form:
+    def _form(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> call_signature.Form:
         arguments = self.bind(args, kwargs)
         leave = [next(iter(arguments))] if self.owner is not None else []
-        module = self.live if modules.is_module(self.live) else self.owner
-        training = module.training if modules.is_module(module) else None
+        module = self.live if compiled_modules.is_module(self.live) else self.owner
+        training = module.training if compiled_modules.is_module(module) else None
         try:
-            return forms.form(arguments, leave=leave, training=training)
-        except forms.Unknown as error:
+            return call_signature.form(arguments, leave=leave, training=training)
+        except call_signature.Unknown as error:
             raise refused(f"{error} is neither a tensor nor a plain value") from None
 
     def _verify(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -128,14 +133,14 @@ class Workshop:
         local = {**self.bind(args, kwargs), **self._around}
         for program in self.engine.programs:
             if program.admission is not None and program.origin is self._function.__code__:
-                fetch = frames.fetcher([i.source for i in program.admission.inputs])
+                fetch = frame_bytes.fetcher([i.source for i in program.admission.inputs])
                 with contextlib.suppress(Exception):  # a program for arguments of another kind
                     program.admission(*fetch(local, self._function.__globals__))
                 for key in [k for k, admitted in program.admission.known.items() if admitted]:
                     with contextlib.suppress(Exception):  # for which others they speak; if that fails, for none
                         program.admission.refuses(key)
 
-    def _put_together(self, program: LiveProgram, form: forms.Form) -> Stored:
+    def _put_together(self, program: LiveProgram, form: call_signature.Form) -> Stored:
         recording, made, admission = program.recording, program.made, program.admission
         code = program.code() if program.code is not None else None
         if recording.graph_breaks:
@@ -144,7 +149,7 @@ class Workshop:
             raise refused("the call is more than one frame", fix=_unwrapped(self.live))
         if made is None or admission is None or code is None:
             raise refused("there is nothing to compute in it")
-        if not isinstance(made.general, bundles.Bundled):
+        if not isinstance(made.general, aot_results.Bundled):
             raise refused("the backend's code cannot be saved")
         sizes = {
             i.source: [int(s) if s.is_number else None for s in i.sizes] for i in admission.inputs if i.kind == "tensor"
@@ -154,16 +159,16 @@ class Workshop:
             if f"source={leaf.path}," not in program.guards:  # nobody looked at it
                 sizes.setdefault(leaf.path, [None] * len(leaf.sizes))
                 numbers.add(leaf.path)
-        variants = program.tiers.made() if program.tiers is not None else []
+        variants = program.hot_sizes.made() if program.hot_sizes is not None else []
         return Stored(
             view=program.view(),
             graph=made.text,
-            frame=frames.Frame.of(code, self._function),
-            form=forms.freed(form, sizes, numbers),
+            frame=frame_bytes.Frame.of(code, self._function),
+            form=call_signature.freed(form, sizes, numbers),
             sources=tuple(i.source for i in admission.inputs),
             parts=admission.parts,
             admits=admission_code.told(admission),
-            assumed=records.dumps((records.state(recording), admission.inputs, tuple(made.numbers))),
+            assumed=recording_bytes.dumps((recording_bytes.state(recording), admission.inputs, tuple(made.numbers))),
             restore=made.restore,
             raises=made.raises,
             asserts=bool(made.numbers and recording.oblivious.assertions),
@@ -184,7 +189,7 @@ def _function(live: Any, target: Any) -> tuple[types.FunctionType, Any]:
         if live._forward_hooks or live._forward_pre_hooks or live._backward_hooks:
             raise refused("the module has hooks, which run outside of what is captured")
         live = live.forward
-    function = frames.plain_function(live)
+    function = frame_bytes.plain_function(live)
     if function is None:
         raise refused(f"{type(live).__name__} is no Python function")
     return function, getattr(live, "__self__", None)

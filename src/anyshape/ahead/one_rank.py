@@ -1,4 +1,4 @@
-"""Compile on one rank.
+"""`distributed="one-rank"`: one rank compiles a program, and all ranks load it.
 
 Owns `distributed="one-rank"`: for a call that no program serves it looks at what other ranks have made since, and only
 then one rank captures and compiles, and pins the program up for all. A rank waits for others for a bounded time, and
@@ -18,17 +18,18 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from anyshape import interrupts, limits
-from anyshape._torch import environment, process_group
+from anyshape._torch.bundle import environment
+from anyshape._torch.runtime import process_group
 from anyshape.ahead import sources
 from anyshape.ahead.agreement import Board, Lease, StoreBoard, Unreachable, Watched, at
+from anyshape.ahead.loaded_programs import Dispatcher
 from anyshape.ahead.making import Workshop
-from anyshape.ahead.serving import Dispatcher
 from anyshape.ahead.stored import Stored
 from anyshape.artifact import container, manifest, opening
-from anyshape.door import Door
-from anyshape.engine import Engine
+from anyshape.declaration.entry_check import EntryCheck
+from anyshape.engine.engine import Engine
 from anyshape.errors import ArtifactError, FallbackWarning
+from anyshape.foundation import interrupts, limits
 
 _LONGEST = 20.0  # times the patience that a rank waits for others before it helps itself
 _MOST_TRIES = 3  # to load what another rank may still be writing
@@ -43,14 +44,14 @@ class OneRank:
         live: Any,
         engine: Engine,
         *,
-        door: Door | None,
+        entry_check: EntryCheck | None,
         mode: str | None,
         options: dict[str, Any] | None,
         artifacts: str | None,
         patience: float | None = None,
     ) -> None:
-        self._live, self._engine, self._door, self._artifacts = live, engine, door, artifacts
-        self._workshop = functools.cache(lambda: Workshop(live, door=door, mode=mode, options=options))
+        self._live, self._engine, self._entry_check, self._artifacts = live, engine, entry_check, artifacts
+        self._workshop = functools.cache(lambda: Workshop(live, entry_check=entry_check, mode=mode, options=options))
         self._options = [mode, options]
         self._dispatcher = Dispatcher(live)
         self._patience = limits.patience() if patience is None else patience
@@ -76,7 +77,7 @@ class OneRank:
 
     @functools.cached_property
     def _key(self) -> str:
-        declaration = {} if self._door is None else self._door.declaration.json()
+        declaration = {} if self._entry_check is None else self._entry_check.declaration.json()
         # Ranks on other machines may need other code: they agree among themselves.
         return manifest.key_of(sources.digests(self._live), declaration, environment.here(), self._options)
 

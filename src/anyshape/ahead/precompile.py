@@ -10,18 +10,19 @@ from typing import Any, TypeAlias
 
 import torch
 
-from anyshape import interrupts
-from anyshape._torch import environment, modules
+from anyshape._torch.bundle import environment
+from anyshape._torch.runtime import compiled_modules
 from anyshape.ahead import sources
 from anyshape.ahead import weights as embedded
 from anyshape.ahead.covering import cover_all
 from anyshape.ahead.making import Workshop
 from anyshape.ahead.stored import Stored
 from anyshape.artifact import container, manifest, storage, trust
-from anyshape.compiler import CompiledFunction, declared_door
+from anyshape.compiler import CompiledFunction, declared_entry_check
 from anyshape.declaration.options import read_word
 from anyshape.errors import ArtifactError
-from anyshape.option_types import (
+from anyshape.foundation import interrupts
+from anyshape.foundation.option_types import (
     Address,
     Clauses,
     Hints,
@@ -104,8 +105,8 @@ def precompile(
     read_word("weights", weights, ("live", "embed"))
     options = None if options is None else dict(options)
     fn = _original(fn)
-    modules.check_callable(fn, asked_by="precompile")
-    args, kwargs = modules.check_call(args, kwargs, asked_by="precompile")
+    compiled_modules.check_callable(fn, asked_by="precompile")
+    args, kwargs = compiled_modules.check_call(args, kwargs, asked_by="precompile")
     if isinstance(specialize, str) and specialize == "buckets":
         raise ArtifactError(
             "this cannot be precompiled: buckets are made of the calls that come, and a file holds exact sizes",
@@ -114,9 +115,11 @@ def precompile(
             code="AS056",
         )
     words = {"shapes": shapes, "where": where, "layout": layout, "hints": hints, "specialize": specialize}
-    door = declared_door(fn, {**words, "semantics": semantics, "on_new_behavior": "compile"})
-    clauses = door.declaration.specialize if door is not None and not isinstance(specialize, str) else "never"
-    workshop = Workshop(fn, door=door, specialize=clauses, mode=mode, options=options)
+    entry_check = declared_entry_check(fn, {**words, "semantics": semantics, "on_new_behavior": "compile"})
+    clauses = (
+        entry_check.declaration.specialize if entry_check is not None and not isinstance(specialize, str) else "never"
+    )
+    workshop = Workshop(fn, entry_check=entry_check, specialize=clauses, mode=mode, options=options)
     made: list[tuple[Any, Any]] = [(args, kwargs), *map(_call, calls)]
     for given, named in made:
         workshop.make(given, named)
@@ -128,7 +131,7 @@ def precompile(
         members.update(program.members(f"programs/{i}"))
     if weights == "embed":
         members.update(embedded.members(fn))
-    declaration = {} if door is None else door.declaration.json()
+    declaration = {} if entry_check is None else entry_check.declaration.json()
     needs = environment.needed(_devices(fn, made))
     source = sources.digests(fn)
     key = manifest.key_of(source, declaration, needs, weights, mode, options, [_text(c) for c in made])
@@ -146,15 +149,15 @@ def precompile(
 
 def _original(fn: Any) -> Any:
     """What a compiled callable was made from; anything else as it is."""
-    if modules.is_compiled(fn):
+    if compiled_modules.is_compiled(fn):
         return fn._orig_mod
     return fn._function if isinstance(fn, CompiledFunction) else fn
 
 
 def _call(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Mapping):
-        return modules.check_call(given[0], given[1], asked_by="precompile")
-    return modules.check_call(given, None, asked_by="precompile")
+        return compiled_modules.check_call(given[0], given[1], asked_by="precompile")
+    return compiled_modules.check_call(given, None, asked_by="precompile")
 
 
 def _text(call: Any) -> str:
@@ -163,13 +166,13 @@ def _text(call: Any) -> str:
             return f"{value.dtype} {tuple(value.shape)} {value.stride()} {value.device.type} {value.requires_grad}"
         return repr(value)
 
-    from anyshape._torch import trees
+    from anyshape._torch.runtime import trees
 
     return f"{trees.map_leaves(leaf, call)} {torch.is_grad_enabled()}"
 
 
 def _devices(fn: Any, calls: Sequence[object]) -> set[str]:
-    from anyshape._torch import trees
+    from anyshape._torch.runtime import trees
 
     found = [t for t in trees.leaves(list(calls)) if isinstance(t, torch.Tensor)]
     if isinstance(fn, torch.nn.Module):

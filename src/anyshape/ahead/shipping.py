@@ -1,4 +1,4 @@
-"""A callable and a call, for a process that shares nothing with this one.
+"""A callable and a call as bytes for a spawned process: tensors as metadata, lambdas by value.
 
 Owns the bytes. Tensors travel as what they look like, without their data: capturing and compiling do not read it.
 What is not found by its name in a module, such as a lambda or a class of a script, travels by value with cloudpickle.

@@ -1,4 +1,4 @@
-"""What a callable is made of, as digests.
+"""Digests of what a callable is made of: source, constants, module structure.
 
 Owns the comparison of the callable that a file was made from with the one it is loaded for: the source of its functions
 and classes and of those they call by name, plain values around it, and a module's structure, parameters and settings.

@@ -1,4 +1,4 @@
-"""One program as it is written to a file.
+"""One program as members of an artifact: frame, call signature, recording, compiled code.
 
 Owns what of a program goes into which member, and back: the graph as text, what takes a call apart, what was assumed,
 and the compiled code with its kernels. What was assumed is read when it is asked for: expressions and the calls to be
@@ -12,16 +12,17 @@ import pickle
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from anyshape._torch import forms, frames
-from anyshape._torch.bundle import Bundle
+from anyshape._torch.bundle import frame_bytes
+from anyshape._torch.bundle.code_bytes import Bundle
+from anyshape._torch.runtime import call_signature
 from anyshape.programs import Program
 
 if TYPE_CHECKING:
-    from anyshape._torch.aliases import Restorer
-    from anyshape._torch.raised import Raises
-    from anyshape.answers import InputRecord
-    from anyshape.dispatch import Admission
-    from anyshape.recording import Recording
+    from anyshape._torch.repairs.functionalization.output_aliases import Restorer
+    from anyshape._torch.runtime.eager_errors import Raises
+    from anyshape.admission.admission import Admission
+    from anyshape.assumptions.answers import InputRecord
+    from anyshape.assumptions.recording import Recording
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +40,8 @@ class Stored:
 
     view: Program
     graph: str
-    frame: frames.Frame
-    form: forms.Form
+    frame: frame_bytes.Frame
+    form: call_signature.Form
     sources: tuple[str, ...]  # where the inputs come from
     parts: tuple[str, ...]  # of a key
     known: Mapping[tuple[int, ...], bool]  # keys that were verified when it was made
@@ -56,13 +57,13 @@ class Stored:
 
     def recording(self) -> tuple[Recording, tuple[InputRecord, ...], tuple[Any, ...]]:
         """What was assumed, of which inputs, and which numbers the graph is given."""
-        from anyshape._torch import records
+        from anyshape._torch.bundle import recording_bytes
 
         kept, inputs, numbers = pickle.loads(self.assumed)
-        return records.restored(kept), inputs, numbers
+        return recording_bytes.restored(kept), inputs, numbers
 
     def admission(self) -> Admission:
-        from anyshape.dispatch import Admission
+        from anyshape.admission.admission import Admission
 
         recording, inputs, _ = self.recording()
         admission = Admission(recording, inputs)
@@ -71,14 +72,14 @@ class Stored:
 
     def members(self, prefix: str) -> dict[str, bytes]:
         """The members of a file that hold it; kernels are shared by all programs of the file."""
-        from anyshape._torch import records
+        from anyshape._torch.bundle import recording_bytes
 
         state = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         made = {f"{prefix}/graph.txt": state.pop("graph").encode(), f"{prefix}/assumed.pkl": state.pop("assumed")}
         bundles = [state.pop("general"), *(v.bundle for v in self.variants)]
         state["variants"] = [(v.key, v.text) for v in self.variants]
         state["code"] = [(b.is_plain, sorted(b.kernels)) for b in bundles]
-        made[f"{prefix}/state.pkl"] = records.dumps(state)
+        made[f"{prefix}/state.pkl"] = recording_bytes.dumps(state)
         for i, bundle in enumerate(bundles):
             made[f"{prefix}/code-{i}.pkl"] = bundle.entry
             made.update({f"kernels/{key}.so": code for key, code in sorted(bundle.kernels.items())})

@@ -1,4 +1,4 @@
-"""Weights that travel inside an artifact.
+"""Parameters and buffers inside an artifact, as safetensors.
 
 Owns the parameters and buffers of a module as safetensors, and a module that has nothing but them: what the code of a
 program reaches for when there is no live module.

@@ -1,4 +1,4 @@
-"""The format of an artifact file.
+"""The bytes of an artifact file: header, manifest, signature, members, digests.
 
 Owns the bytes: a header, the manifest, a signature, the members one after another, and a digest of all of it. There is
 no compression, no link and no path in it: a member is a name in the manifest, its length and its SHA-256. A file is

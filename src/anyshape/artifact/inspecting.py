@@ -10,8 +10,9 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from anyshape import interrupts, local_files, plain_text
+from anyshape import plain_text
 from anyshape.artifact import container, manifest, storage, trust
+from anyshape.foundation import interrupts, local_files
 
 
 @interrupts.heeded()

@@ -1,4 +1,4 @@
-"""What an artifact says of itself.
+"""The manifest of an artifact: what it was made from and for, compared with this process.
 
 Owns the manifest: what the file was made from and for, and the comparison with what is here. It is text that anyone may
 read; nothing of it is run.

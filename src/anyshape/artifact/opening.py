@@ -1,4 +1,4 @@
-"""Opening a file of programs.
+"""Opening an artifact: the order of its checks, before anything is unpickled or mapped.
 
 Owns the order of the checks: the limits, the digest of the whole file, the signature, the form of the manifest, every
 member's digest, and what the file was made for. Only then is there anything to unpickle, import or map.

@@ -1,4 +1,4 @@
-"""Where artifacts are kept: local files and every URL that fsspec knows.
+"""Reading and atomic saving of artifacts: local files and URLs of fsspec.
 
 Owns saving so that a reader finds the old file or the new one, never a part of either, and reading with a limit: no
 file of any kind makes a reader wait for ever, or take more than an artifact may have.
@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from anyshape import local_files
 from anyshape.artifact.container import MOST_BYTES
 from anyshape.errors import ArtifactError, Error, missing
+from anyshape.foundation import local_files
 
 _PIECE = 16 << 20
 _STALE = 24 * 3600.0  # seconds after which what a killed writer left behind is swept away

@@ -1,4 +1,4 @@
-"""Whose artifacts are loaded.
+"""Signatures and trusted directories: whose artifacts are loaded.
 
 Owns signatures (HMAC-SHA-256 with a secret of yours, or Ed25519 with a pair of keys) and the directories that are
 trusted. An artifact holds code that runs with all your rights when it is loaded: a file without a signature that you
@@ -13,10 +13,10 @@ import os
 from collections.abc import Callable
 from typing import Any, Final
 
-from anyshape import local_files
 from anyshape.artifact.container import MOST_BYTES
 from anyshape.declaration import place
 from anyshape.errors import ArtifactError, missing
+from anyshape.foundation import local_files
 
 VARIABLE: Final = "ANYSHAPE_TRUSTED"  # directories, separated as in PATH
 SHORTEST_KEY: Final = 16

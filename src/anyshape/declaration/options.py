@@ -1,4 +1,4 @@
-"""The options of a declaration that are not shapes: invariants, layouts, hints, specialisations and single words.
+"""The options of a declaration that are not shapes: invariants, layouts, hints, specializations and single words.
 
 Owns how each is checked and read into values. What one says about another (a hint that breaks an invariant) is checked
 here too, as far as it needs no solver.

@@ -1,6 +1,6 @@
 """What is declared of one tensor of a call.
 
-Owns the value that the door hands to a capture.
+Owns the value that the entry check hands to a capture.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class Declaration:
 
     def _examine(self) -> None:
         # The solver reads declarations, so it is imported when one is there.
-        from anyshape import solver
+        from anyshape.declaration import solver
 
         solver.conflicts(self)
         for clause in solver.vacuous(self):

@@ -1,4 +1,4 @@
-"""What one reason of a recompile comes to: which disease it is.
+"""From the reason of a recompile to the disease that it is a symptom of.
 
 Owns the judgement of a single guard that failed. What belongs to one finding is `diagnosis`'s. Knows events and the
 text of guards; nothing of torch.

@@ -13,10 +13,10 @@ import sys
 from collections.abc import Callable
 from unittest import mock
 
-from anyshape import local_files
 from anyshape.doctor import launch, page, trace, trials, writing
 from anyshape.doctor.report import Report
 from anyshape.errors import DoctorError
+from anyshape.foundation import local_files
 
 
 def examine(

@@ -1,4 +1,4 @@
-"""Changes of the user's source, as values.
+"""Edits of the user's source, as values.
 
 Owns finding the place of a remedy in a file, the words in which the change is offered, and applying it to the text.
 The doctor never writes the file: a trial runs the changed text, and the person pastes it. Knows nothing of torch.

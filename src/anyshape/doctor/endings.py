@@ -1,4 +1,4 @@
-"""What ends a graph, or a compilation, and which disease that is.
+"""From the end of a graph or of a compilation (break, error, limit) to the disease.
 
 Owns reading the error or the reason of a graph break. Knows events and the text of torch's errors; nothing of torch.
 """

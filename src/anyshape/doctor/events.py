@@ -1,4 +1,4 @@
-"""What happened in a program that compiles, as values.
+"""Events of a program that compiles (recompiles, graph breaks, failed guards), as values.
 
 Owns the events that an observer records and their form in JSON, one object a line, under a version. Knows nothing of
 torch: events come from a live observer, from a file that one wrote, or from torch's own trace.

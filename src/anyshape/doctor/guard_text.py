@@ -1,4 +1,4 @@
-"""What a guard says, read from the text that torch writes of it.
+"""Parsing the text of Dynamo's guards: which source, which relation, which value.
 
 Owns the forms of that text: a guard with its comment, the expectation of a tensor, the sentence of a failed tensor
 check, the name of an argument. The text is all there is in a trace, and the same reading serves a live program.

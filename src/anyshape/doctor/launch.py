@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from anyshape import spec_file
+from anyshape.declaration import spec_file
 from anyshape.doctor import event_log, writing
 from anyshape.doctor.events import Compilation, Event, Result
 from anyshape.doctor.findings import Remedy

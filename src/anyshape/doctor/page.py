@@ -133,7 +133,7 @@ def _sizes_text(sizes: Any) -> str:
 
 
 def _borders(report: Report) -> list[dict[str, Any]]:
-    """Where one behaviour ends and another begins, as far as it is one dim against a number."""
+    """Where one behavior ends and another begins, as far as it is one dim against a number."""
     texts = [text for program in report.programs for text, *_ in program.predicates]
     texts += [guard_text.readable(r.guard) for c in report.compilations for r in c.reasons if r.kind == "shape"]
     found: dict[tuple[str, float], str] = {}

@@ -13,7 +13,7 @@ import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from anyshape import local_files, plain_text
+from anyshape import plain_text
 from anyshape.doctor import diagnosis, guard_text
 from anyshape.doctor.events import (
     Calls,
@@ -29,6 +29,7 @@ from anyshape.doctor.events import (
     Trouble,
 )
 from anyshape.doctor.findings import Finding, Subject, Trial
+from anyshape.foundation import local_files
 
 SCHEMA: Final = "anyshape-doctor-1"
 _SHOWN = 8
@@ -171,7 +172,7 @@ class Report:
         return f"{count(len(self.findings), 'finding')}, {self.lost:.2f} s lost: {made}"
 
     def print(self) -> None:
-        """In colour where rich is installed, else plain; to the error stream, since the other one is the program's."""
+        """In color where rich is installed, else plain; to the error stream, since the other one is the program's."""
         import sys
 
         try:

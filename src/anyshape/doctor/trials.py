@@ -1,4 +1,4 @@
-"""The trials that prove a remedy.
+"""Trials of a remedy: the program is run again with it, and has to compile less and give the same outputs.
 
 Owns which remedies are run, in what order, and what counts as help: a run of the program with the remedy made as it is
 offered, fewer compilations, the same outputs, and nothing more that runs eagerly. Knows nothing of torch, nor of

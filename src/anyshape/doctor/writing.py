@@ -1,4 +1,4 @@
-"""Putting remedies into `anyshape.toml`.
+"""Writing remedies into `anyshape.toml`.
 
 Owns how the file is changed: a table that is there keeps what it says, a key that is missing is added under its
 header, a table that is missing is added at the end. The result is read before it replaces anything. Knows nothing of
@@ -12,7 +12,7 @@ import pathlib
 import re
 from collections.abc import Iterable
 
-from anyshape import spec_file
+from anyshape.declaration import spec_file
 
 _HEADER = re.compile(r'^\["(?P<target>[^"]+)"\]$')
 _PAIR = re.compile(r"^(?P<key>\w+) = (?P<value>.+)$")

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from anyshape import compiler, exports, testing
-from anyshape._torch import stock
+from anyshape._torch.comparison import stock
 from anyshape.errors import Error, NotCompilableError, missing
 from anyshape.fuzz import inputs, known
 from anyshape.fuzz.case import NUMBER, Case

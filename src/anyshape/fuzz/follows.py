@@ -1,4 +1,4 @@
-"""What is often done to what an operation gives, and often goes wrong.
+"""Operations that often follow another, and often go wrong after it.
 
 Owns the operations that are drawn half the time after one of a family, and those that take a Python number.
 """

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from anyshape import compiler, testing
-from anyshape._torch import stock
+from anyshape._torch.comparison import stock
 from anyshape.errors import NotCompilableError
 from anyshape.fuzz.oracle import Target
 

@@ -1,7 +1,7 @@
 """The operations that cases are made of.
 
-Owns the table: for each operation its family, a template of Python, what it may be given and which attributes are drawn.
-Knows nothing of torch: templates are text. A row reads `name: template | operands | attributes`.
+Owns the table: for each operation its family, a template of Python, what it may be given and which attributes are
+drawn. Knows nothing of torch: templates are text. A row reads `name: template | operands | attributes`.
 
 An operand is a set of kinds (`f` floating, `c` complex, `i` integer, `b` bool, `n` a Python number), the least and
 perhaps the greatest rank, and for all but the first how it goes with the first: `=` the same shape, `~` one that

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from anyshape import compiler, testing
-from anyshape._torch import opinfo, stock, trees
+from anyshape._torch.comparison import opinfo, stock
+from anyshape._torch.runtime import trees
 from anyshape.errors import NotCompilableError
 from anyshape.fuzz.oracle import Target
 

@@ -20,12 +20,12 @@ import torch
 import torch.nn.functional as F
 
 from anyshape import compiler, testing
-from anyshape._torch import behaviours, stock
-from anyshape.engine import UNCHECKED, UNSUITED
+from anyshape._torch.comparison import eager_behaviors, stock
+from anyshape.engine.engine import UNCHECKED, UNSUITED
 from anyshape.errors import NotCompilableError
 from anyshape.fuzz import devices, inputs, rounding
 from anyshape.fuzz.case import NUMBER, Call, Case
-from anyshape.tiers import NOT_COMPILED
+from anyshape.variants.hot_sizes import NOT_COMPILED
 
 COMPILERS = ("anyshape", "stock:static", "stock:dynamic", "stock:unbacked", "eager")
 _STOCK = {"stock:dynamic": "dynamic=True", "stock:unbacked": "mark_unbacked"}
@@ -46,7 +46,7 @@ class Target:
 
     compiler: str = "anyshape"
     backend: str = "aot_eager"
-    economy: bool = True  # whether more programs than behaviours are a finding
+    economy: bool = True  # whether more programs than behaviors are a finding
     variants: bool = False  # whether every size gets code of its own, and is called again until that serves it
     device: str = "cpu"
 
@@ -180,8 +180,8 @@ def judge(case: Case, target: Target) -> Verdict:
 def _both(
     fn: Callable[..., Any], made: Any, arguments: tuple[Any, ...], backward: bool
 ) -> tuple[testing.Outcome, testing.Outcome, Any]:
-    """What eager does, what the compiled function does, and a signature of eager's behaviour."""
-    with behaviours.watching() as calls:
+    """What eager does, what the compiled function does, and a signature of eager's behavior."""
+    with eager_behaviors.watching() as calls:
         want = testing.run_once(fn, testing.copies(arguments), backward=backward)
     got = testing.run_once(made, testing.copies(arguments), backward=backward)
     if broken := [e for e in (want.error, got.error) if isinstance(e, torch.AcceleratorError)]:

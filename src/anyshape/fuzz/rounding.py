@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from anyshape._torch import trees
+from anyshape._torch.runtime import trees
 from anyshape.fuzz.case import Case
 from anyshape.testing import Outcome
 

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from anyshape._torch import stock
+from anyshape._torch.comparison import stock
 from anyshape.fuzz import known
 from anyshape.fuzz.case import Case, dumps, loads
 from anyshape.fuzz.generate import generate

@@ -1,4 +1,4 @@
-"""Attention over nothing.
+"""Rules for scaled dot-product attention where a length or the number of heads is 0.
 
 Eager has zeros where a length or the number of heads is 0; the fused CPU kernel that it takes otherwise does not
 survive it (a division by zero in native code, torch 2.11 to 2.15). Which kernel a graph holds is therefore a

@@ -1,4 +1,4 @@
-"""Comparisons that give a Python bool.
+"""Rules for comparisons that give a Python bool.
 
 torch has no fake implementation of them (2.11 to 2.15: a data-dependent operator), so each is a graph break; as a
 reduction and an `item` they are captured.

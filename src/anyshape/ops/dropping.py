@@ -1,4 +1,4 @@
-"""Dropout that drops nothing.
+"""Rules for dropout that drops nothing: its result aliases its input in eager.
 
 It is its input in eager, and who writes to the one writes to the other. torch's decomposition makes a copy (until
 2.13). Of an empty tensor it is the input as well; that is left to torch, for it would cost a program.

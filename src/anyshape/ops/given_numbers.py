@@ -1,4 +1,4 @@
-"""Calls that take an int or a float as a plain number of C++: a program for each value (torch 2.11 to 2.15).
+"""Rules for symbolic numbers given to plain int and float arguments of C++: a program for each (torch 2.11 to 2.15).
 
 These rules hold where such a number is symbolic, and only there. They say the same in calls that take a tensor, or ask
 what the kernel asks: which way a picture is turned, and not how often.

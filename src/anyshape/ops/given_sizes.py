@@ -1,4 +1,4 @@
-"""Calls that are given a size as a number, which C++ code or Python reads as a plain one: a program for each.
+"""Rules for symbolic sizes given to plain int arguments of C++ or Python: a program for each.
 
 These rules hold where such a number is symbolic, and only there (torch 2.11 to 2.15).
 """

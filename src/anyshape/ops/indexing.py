@@ -1,4 +1,4 @@
-"""Calls whose C++ code reads sizes as plain ints, which pins them (torch 2.11 to 2.15)."""
+"""Rules for calls whose C++ code reads sizes as plain ints, which specializes on them (torch 2.11 to 2.15)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls whose fake kernel lays its result out otherwise than the kernel does.
+"""Rules for calls whose meta kernel gives other strides than the kernel.
 
 - `batch_norm` of one-dimensional signals on the CPU gives a contiguous result whatever the strides of its input;
   torch's fake kernel says that it keeps them (2.13 and 2.15, stock `torch.compile` too), and a view of the result fails

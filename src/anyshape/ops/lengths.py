@@ -1,4 +1,4 @@
-"""Calls that compute with a length, which C++ code reads as a plain int: a program for each (torch 2.11 to 2.15)."""
+"""Rules for calls whose C++ code reads a length as a plain int: a program for each (torch 2.11 to 2.15)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `out=` means to the different kinds of ops.
+"""What `out=` means to each kind of operator: resize, cast, reduction.
 
 Owns the few facts about ops that their schemas do not tell. Knows names, not torch.
 """

@@ -1,4 +1,4 @@
-"""Reductions over nothing.
+"""Rules for reductions of empty tensors: `max` and `min` raise, variances are nan.
 
 Eager raises for an empty `max` and `min`; torch's fake implementations do not (2.11 to 2.15), and Inductor's kernels
 give back an infinity. What eager insists on is said here, so that such a call is eager's and raises as eager does.

@@ -1,4 +1,4 @@
-"""Arguments that make no difference at the sizes of a call.
+"""Arguments without effect at the sizes of a call, for comparing graphs.
 
 Owns when two calls that differ in an argument are one computation all the same. A rule is given the arguments by name
 and the sizes of those that are tensors, and gives the arguments that the call might as well have had.

@@ -1,4 +1,4 @@
-"""`squeeze` of sizes that may not be asked about.
+"""Rules for `squeeze` of oblivious sizes.
 
 Owns the rule of oblivious semantics: a size that is not known to be 1 is not 1, also when the graph is run op by op.
 """

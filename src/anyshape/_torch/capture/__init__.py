@@ -1,0 +1,1 @@
+"""Capturing with Dynamo: the scope, nodes and their questions, calls that are traced otherwise."""

@@ -1,0 +1,1 @@
+"""Tracing for torch.export, and exported programs in symbols of stock torch."""

@@ -1,0 +1,1 @@
+"""Repairs of the C++ text of Inductor's CPU kernels."""

@@ -1,0 +1,1 @@
+"""Repairs of Dynamo's tracing: graph breaks, loops, lazy modules, random state."""

@@ -1,0 +1,1 @@
+"""Repairs of fake kernels, meta functions and decompositions: what they fail to check or ask needlessly."""

@@ -1,0 +1,1 @@
+"""Repairs of functionalization and AOTAutograd: aliases, mutated views, saved tensors."""

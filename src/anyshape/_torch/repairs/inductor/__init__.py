@@ -1,0 +1,1 @@
+"""Repairs of Inductor's passes, lowerings and index arithmetic."""

@@ -1,0 +1,1 @@
+"""Free sizes as symbols: the ShapeEnv, marks on dims, expressions as Python code."""
