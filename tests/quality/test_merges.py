@@ -17,11 +17,13 @@ from merged_programs import (
     alike,
     computes_another,
     expands,
+    masks,
     outcomes,
     reads_a_flag,
 )
 
 import anyshape
+from anyshape.engine.engine import Engine
 
 
 def compiled(fn: Callable[..., Any], backend: str = "aot_eager") -> Any:
@@ -68,6 +70,19 @@ def test_a_program_that_another_serves_for_is_gone() -> None:
         f(torch.randn(1, 9))
     assert [p.behavior for p in f.programs] == ["x.shape[0] != 1"]
     assert f.programs[0].calls == 4 and len(f.programs[0].merges) == 1
+
+
+@pytest.mark.parametrize("first", [(3, 5), (1, 1)])
+def test_a_merge_at_a_batch_of_1_is_one_for_every_batch(first: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    f = compiled(masks)
+    for size in (first, (3, 5), (1, 1)):
+        f(torch.randn(*size))
+    captures: list[Any] = []
+    attempt = Engine._attempt
+    monkeypatch.setattr(Engine, "_attempt", lambda *args, **words: captures.append(args) or attempt(*args, **words))
+    sizes = ((4, 1), (7, 1), (2, 1))
+    assert alike(outcomes(f, sizes), outcomes(masks, sizes))
+    assert not captures and len(f.programs) == 1
 
 
 def _flagged(sizes: Any = SIZES) -> bool:

@@ -21,6 +21,8 @@ from anyshape.assumptions.answers import Answer, Ref
 from anyshape.assumptions.recording import Recording
 from anyshape.ops import settled
 
+SizesAt: TypeAlias = Mapping[sympy.Basic, sympy.Basic]  # of one call
+
 
 class _Differs(Exception):
     """The graphs are not the same, or it cannot be told that they are."""
@@ -33,16 +35,18 @@ class _Elements(NamedTuple):
     sizes: tuple[sympy.Basic, ...]
 
 
-def joins(older: Recording, graph: AtenGraph, newer: Recording, other: AtenGraph) -> list[sympy.Basic] | None:
+def joins(
+    older: Recording, graph: AtenGraph, newer: Recording, other: AtenGraph, sizes: SizesAt
+) -> list[sympy.Basic] | None:
     """Facts under which `graph` computes what `other` does; None if there are none, or they cannot be told.
 
-    They say of the newer what `conditions` says.
+    They say of the newer what `conditions` says; `sizes` are some that it holds for.
     """
     if older.errors != newer.errors or not (_is_plain(older) and _is_plain(newer)) or graph.outputs != other.outputs:
         return None
     numbers: dict[Any, int] = {}
     try:
-        names, facts = _names(older, newer), renamed(older, newer, list(conditions(newer)))
+        names, facts = _names(older, newer), renamed(older, newer, list(conditions(newer, sizes)))
         if facts is None:
             return None
         facts += _met_bounds(older, facts)
@@ -67,9 +71,9 @@ def renamed(older: Recording, newer: Recording, facts: Sequence[sympy.Basic]) ->
     return found if all(fact.free_symbols <= older.symbols.keys() for fact in found) else None
 
 
-def sizes_of(older: Recording, newer: Recording) -> dict[sympy.Basic, sympy.Basic]:
-    """The sizes of the call that `newer` was captured for, by the symbols of `older`."""
-    given = {record.text: newer.actuals[symbol] for symbol, record in newer.symbols.items()}
+def sizes_of(older: Recording, newer: Recording, sizes: SizesAt) -> dict[sympy.Basic, sympy.Basic]:
+    """The sizes that `newer` has, by the symbols of `older`."""
+    given = {record.text: sizes[symbol] for symbol, record in newer.symbols.items()}
     return {s: given[record.text] for s, record in older.symbols.items() if record.text in given}
 
 
@@ -81,12 +85,11 @@ def narrowed(facts: Sequence[sympy.Basic], more: Sequence[sympy.Basic]) -> list[
     return None if sympy.false in rest else list(dict.fromkeys([*kept, *(f for f in rest if f != sympy.true)]))
 
 
-def conditions(recording: Recording) -> Iterator[sympy.Basic]:
-    """What holds wherever a capture holds as at the sizes of the call: a fact for each answer that it has there too.
+def conditions(recording: Recording, sizes: SizesAt) -> Iterator[sympy.Basic]:
+    """What holds wherever a capture holds as at these sizes: a fact for each answer that it has there too.
 
     What holds where an answer is another one there is for `Admission.follow_otherwise` to tell.
     """
-    sizes = recording.actuals
     for answers in (recording.predicates, recording.requirements, recording.facts):
         yield from (answer.fact for answer in answers.values())
     decided: list[tuple[Mapping[sympy.Basic, Answer], bool]] = [(n.decisions, n.contradictory) for n in recording.nodes]

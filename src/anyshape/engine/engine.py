@@ -57,14 +57,13 @@ class Found:
     def __init__(self, older: Sequence[LiveProgram]) -> None:
         self._older = older
         self.program: LiveProgram | None = None
-        self.facts: list[Any] = []
+        self.graph: Any = None  # of the new capture
 
     def look(self, recording: Recording, graph: Any) -> bool:
         for program in self._older if graph is not None else ():
-            known = program.recording
-            facts = known.graph_of_calls and merging.joins(known, known.graph_of_calls, recording, graph)
-            if facts is not None:
-                self.program, self.facts = program, facts
+            known, sizes = program.recording, recording.actuals
+            if known.graph_of_calls and merging.joins(known, known.graph_of_calls, recording, graph, sizes) is not None:
+                self.program, self.graph = program, graph
                 return True
         return False
 
@@ -289,30 +288,41 @@ class Engine:
         around = compiled_frames.besides_the_graph(made.code)
         if around is None or around != compiled_frames.besides_the_graph(code):
             return False
-        facts = self._where_both_hold(
-            program.recording, program.admission, newer.recording, newer.admission, found.facts
-        )
-        if facts is None or not _are_told_by_keys(facts, program.admission):
+        where = self._where_both_hold(program, newer.recording, newer.admission, found.graph)
+        if not where:
             return False
         text = capture_scope.guard_text(made.guard_manager, newer.admission.inputs)
         missing = compiled_frames.guards(text) - compiled_frames.guards(program.guards)
         if not compiled_frames.take_on(frame.f_code, code, sorted(missing), made.guard_manager, frame):
             return False
-        for predicate in program.recording.forgotten:
-            program.admission.join(predicate, facts)
-        program.join(newer)
+        program.join(newer, where)
         return capture_scope.is_served(frame, [code])  # something else may differ than sizes
 
-    def _where_both_hold(
-        self, older: Recording, serving: Admission, newer: Recording, made: Admission, found: Sequence[Any]
+    def _where_both_hold(self, program: LiveProgram, newer: Recording, made: Admission, graph: Any) -> list[list[Any]]:
+        """Where both do the same, and both hold: at the sizes of the call, or nowhere that is of use.
+
+        A capture with stand-ins also holds for them: the next batch of such a length need not be captured again.
+        """
+        here = self._around(program, newer, made, graph, newer.actuals)
+        if here is None or newer.hints == newer.actuals:
+            return [] if here is None else [here]
+        wider = self._around(program, newer, made, graph, newer.hints)
+        return [here] if wider is None or wider == here else [here, wider]
+
+    def _around(
+        self, program: LiveProgram, newer: Recording, made: Admission, graph: Any, sizes: merging.SizesAt
     ) -> list[Any] | None:
-        """Where both do the same, and both hold."""
-        otherwise = made.follow_otherwise(newer.actuals)
-        verified = serving.follow_all(merging.sizes_of(older, newer))
-        if otherwise is None or verified is None:
+        """Facts that hold at these sizes, and where they do both programs do the same."""
+        older, serving = program.recording, program.admission
+        assert serving is not None and older.graph_of_calls is not None
+        found = merging.joins(older, older.graph_of_calls, newer, graph, sizes)
+        otherwise = made.follow_otherwise(sizes) if found is not None else None
+        verified = serving.follow_all(merging.sizes_of(older, newer, sizes)) if otherwise is not None else None
+        if found is None or otherwise is None or verified is None:
             return None
         more = merging.renamed(older, newer, otherwise)
-        return None if more is None else merging.narrowed(found, [*more, *verified])
+        facts = None if more is None else merging.narrowed(found, [*more, *verified])
+        return facts if facts is not None and _are_told_by_keys(facts, serving) else None
 
     def _was_led_astray(self) -> bool:
         """Whether AOTAutograd was told what is not true for the sizes at hand, and failed perhaps for that."""
@@ -379,9 +389,8 @@ class Engine:
             instead = other.code() if other.code is not None else None
             if graph is None or made is None or instead is None:
                 continue
-            found = merging.joins(own, own.graph_of_calls, other.recording, graph)
-            facts = self._where_both_hold(own, serving, other.recording, made, found) if found is not None else None
-            if facts is None or not _are_told_by_keys(facts, serving):
+            where = self._where_both_hold(newer, other.recording, made, graph)
+            if not where:
                 continue
             around = compiled_frames.besides_the_graph(code)
             if around is None or around != compiled_frames.besides_the_graph(instead):
@@ -389,9 +398,7 @@ class Engine:
             missing = compiled_frames.guards(other.guards) - compiled_frames.guards(newer.guards)
             if not compiled_frames.take_on_of(frame.f_code, instead, sorted(missing), guards, frame):
                 continue
-            for predicate in own.forgotten:
-                serving.join(predicate, facts)
-            newer.join(other)
+            newer.join(other, where)
             made.retire()
             other.retired = True
             newer.calls += other.calls

@@ -7,10 +7,13 @@ which calls it serves, is for others to say.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import sympy
 
 from anyshape._torch.compile import exact_sizes
 from anyshape._torch.repairs.functionalization import output_aliases
@@ -88,9 +91,15 @@ class LiveProgram:
             untold=self.admission.untold,
         )
 
-    def join(self, newer: LiveProgram) -> None:
-        """The sizes that `newer` was captured for are served from here on, and `newer` is not needed."""
-        own, here = self.recording, merging.sizes_of(self.recording, newer.recording)
+    def join(self, newer: LiveProgram, where: Sequence[Sequence[sympy.Basic]]) -> None:
+        """The sizes that `newer` was captured for are served from here on, and `newer` is not needed.
+
+        `where` has lists of facts; each is enough.
+        """
+        assert self.admission is not None
+        for predicate, facts in itertools.product(self.recording.forgotten, where):
+            self.admission.join(predicate, facts)
+        own, here = self.recording, merging.sizes_of(self.recording, newer.recording, newer.recording.actuals)
         known = {own.text(fact) for fact in own.predicates}
         others = (newer.predicate(a) for a in newer.recording.predicates.values())
         instead = (self.predicate(a) for a in own.predicates.values() if not a.holds(here))
