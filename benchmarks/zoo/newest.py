@@ -120,7 +120,7 @@ STATES = {
 ENCODERS = {
     "xlm-roberta-xl": ("XLMRobertaXLModel", {}),
     "bigbird, sparse": ("BigBirdModel", {"attention_type": "block_sparse", "block_size": 4, "num_random_blocks": 1}),
-    "canine": ("CanineModel", {"type_vocab_size": 4, "num_hash_functions": 2, "num_hash_buckets": 16, "local_transformer_stride": 8, "downsampling_rate": 4, "max_position_embeddings": 512}),
+    "canine": ("CanineModel", {"type_vocab_size": 4, "num_hash_functions": 2, "num_hash_buckets": 128, "local_transformer_stride": 8, "downsampling_rate": 4, "max_position_embeddings": 512}),
     "yoso": ("YosoModel", {"use_expectation": True}),
     "mra": ("MraModel", {"block_per_row": 1}),
     "lilt": ("LiltModel", {"hidden_size": 48, "channel_shrink_ratio": 4}),
@@ -149,7 +149,7 @@ FIXED = {
     "vit-mae, masked": ("ViTMAEForPreTraining", {**TOKENS, "decoder_hidden_size": 16, "decoder_num_hidden_layers": 1, "decoder_num_attention_heads": 2, "decoder_intermediate_size": 32, "mask_ratio": 0.0}),
 }
 ANY_SIDE = {
-    "cvt": ("CvtModel", 16, {"embed_dim": [8, 8, 16], "num_heads": [1, 1, 2], "depth": [1, 1, 1]}),
+    "cvt": ("CvtModel", 16, {"embed_dim": [8, 8, 16], "num_heads": [1, 1, 2], "depth": [1, 2, 3]}),
     "mobilevit": ("MobileViTModel", 32, {"hidden_sizes": [16, 16, 16], "neck_hidden_sizes": [8, 8, 8, 16, 16, 16, 32], "num_attention_heads": 2, "image_size": 64}),
     "mobilevit-v2": ("MobileViTV2Model", 32, {"width_multiplier": 0.25}),
     "glpn": ("GLPNForDepthEstimation", 32, {"num_encoder_blocks": 4, "depths": [1, 1, 1, 1], "hidden_sizes": [8, 8, 8, 8], "num_attention_heads": [1, 1, 2, 2], "decoder_hidden_size": 8, "sr_ratios": [2, 2, 1, 1]}),
@@ -189,7 +189,7 @@ ANY_SIDE = {
     ),
 }
 SOUNDS = {
-    "encodec": ("EncodecModel", one_channel(640, 320), {"upsampling_ratios": [4, 2], "num_filters": 4, "hidden_size": 16, "codebook_size": 32, "num_lstm_layers": 1, "codebook_dim": 16, "target_bandwidths": [1.5]}),
+    "encodec": ("EncodecModel", one_channel(640, 320), {"upsampling_ratios": [4, 2], "num_filters": 4, "hidden_size": 16, "codebook_size": 1024, "num_lstm_layers": 1, "codebook_dim": 16, "target_bandwidths": [240.0]}),
     "dac": ("DacModel", one_channel(640, 64), {"encoder_hidden_size": 8, "downsampling_ratios": [2, 4], "upsampling_ratios": [4, 2], "decoder_hidden_size": 32, "n_codebooks": 2, "codebook_size": 32, "codebook_dim": 4}),
     "mimi": (
         "MimiModel",
