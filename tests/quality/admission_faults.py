@@ -97,7 +97,7 @@ def a_local_class_that_differs_is_taken_to_hold() -> Iterator[None]:
         yield
 
 
-@shown_by("flat")
+@shown_by("heads")
 def the_code_admits_what_it_cannot_tell() -> Iterator[None]:
     with replaced(admission, "UNTOLD", -3):
         yield

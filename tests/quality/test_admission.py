@@ -16,6 +16,7 @@ from torch import Tensor
 
 import anyshape
 from anyshape._torch.fake_runs import concrete, verify
+from anyshape.admission import likely_sizes
 from anyshape.admission.admission import Admission
 from anyshape.admission.admission_code import Writer, compiled
 from anyshape.foundation.call_keys import ADMITTED, UNTOLD
@@ -184,16 +185,49 @@ def test_a_model_with_many_features_learns_what_one_does() -> None:
     assert program.verifications == before and not program.untold
 
 
+def test_a_first_size_of_1_needs_no_run() -> None:
+    """It was learned when the second size came: a size of 1 answers otherwise than others, and is sure to come."""
+    layers = [torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.Conv2d(8, 8, 3), torch.nn.ReLU()]
+    model = torch.nn.Sequential(*layers, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()).eval()
+    f = anyshape.compile(model, backend="aot_eager")
+    with torch.no_grad():
+        for n, side in ((7, 57), (7, 11), (5, 41)):
+            f(torch.randn(n, 3, side, side))
+        before = f.programs[0].verifications
+        for n, side in ((1, 14), (1, 62), (1, 9), (3, 90)):
+            x = torch.randn(n, 3, side, side)
+            assert difference(model, f, (x,)) is None
+    (program,) = f.programs
+    assert program.verifications == before and not program.untold
+
+
+def test_likely_sizes_keep_what_belongs_together() -> None:
+    """Equal sizes stay equal, what never changed is at most 1, and what is no size of a tensor stays."""
+    seen = [(7, 216, 216, 3, 7, 9), (1, 133, 133, 3, 1, 5)]
+    one_row, short = (1, 133, 133, 3, 1, 5), (7, 1, 1, 3, 7, 5)
+    assert list(likely_sizes.likely(seen, {0, 1, 2, 3, 4})) == [
+        one_row,
+        (1, 257, 257, 3, 1, 5),
+        short,
+        (256, 1, 1, 3, 256, 5),
+        (7, 133, 133, 1, 7, 5),
+        (256, 257, 257, 1, 256, 5),
+    ]
+
+
 def test_keys_are_bounded_by_the_numbers_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
     from anyshape.admission import admission as dispatch
 
     monkeypatch.setattr(dispatch, "MOST_NUMBERS", 60)
     f = anyshape.compile(lambda x: x * 2, backend="aot_eager")
-    for n in range(2, 40):
+    f(torch.ones(2, 3))
+    f(torch.ones(3, 3))  # here it is learned what holds for likely sizes
+    before = f.programs[0].verifications
+    for n in range(4, 40):
         assert f(torch.ones(n, 3)).shape == (n, 3)
     (admission,) = admissions(f)
     assert len(admission.known) <= 60 // 5
-    assert f.programs[0].verifications == 0
+    assert f.programs[0].verifications == before
 
 
 def test_a_float_is_not_run_for_each_size() -> None:

@@ -18,7 +18,7 @@ import sympy
 
 from anyshape._torch.fake_runs import concrete, verify
 from anyshape._torch.symbolic import python_code
-from anyshape.admission import admission_code, unobservable_strides
+from anyshape.admission import admission_code, likely_sizes, unobservable_strides
 from anyshape.admission.local_classes import Kind, Kinds, LocalClass
 from anyshape.assumptions.answers import Answer, InputRecord, NodeRecord
 from anyshape.assumptions.recording import Recording
@@ -128,6 +128,7 @@ class Admission:
         self._learnt = 0  # classes, of all kinds
         self._compiled = -1  # how many of them the generated code knows
         self._evaluate: Callable[[Sequence[int]], int] | None = None
+        self._looked_ahead = False
         self._refused: tuple[int, ...] | None = None
         self.places: dict[sympy.Symbol, str] = {}
         self._build()
@@ -344,11 +345,29 @@ class Admission:
                 except BaseException as error:  # a guard must not raise; what cannot be told is not admitted
                     interrupts.pass_on(error)
                     verdict = False
+                if verdict and not self._looked_ahead:
+                    self._learn_likely_sizes(key)
                 # Where no node had to be run, code would have told.
                 if self._learnt == before and self._compiled < self._learnt:
                     self._evaluate, self._compiled = admission_code.compiled(self, self._writer), self._learnt
                 self._remember(key, verdict)
             return verdict
+
+    def _learn_likely_sizes(self, key: tuple[int, ...]) -> None:
+        """Judge sizes that no call had yet: the first one that has them is then like any other."""
+        self._looked_ahead = True
+        untold = [kind.untold for kind in self._kinds]
+        seen = [*(k for k, admitted in self.known.items() if admitted), key]
+        at = (self._at.get(s) for s, record in self.recording.symbols.items() if record.kind == "size")
+        sizes = {place for place in at if place is not None}
+        with concrete.quietly():
+            for likely in likely_sizes.likely(seen, sizes):
+                try:
+                    _ = self._refuses_answers(likely) or self._refuses_nodes(likely) or self._refuses_aten(likely)
+                except BaseException as error:  # nobody has asked
+                    interrupts.pass_on(error)
+        for kind, why in zip(self._kinds, untold, strict=False):
+            kind.untold = why
 
     def refuses(self, key: tuple[int, ...]) -> Refusal | None:
         """Why these sizes are not served, or None: what the generated code says, and what it cannot tell is learnt."""
