@@ -18,7 +18,7 @@ import torch
 
 from anyshape._torch.capture import capture_scope
 from anyshape._torch.compile import cuda_graphs
-from anyshape._torch.runtime import compiled_modules, process_group, shortcuts
+from anyshape._torch.runtime import compiled_modules, passed_over, process_group, shortcuts
 from anyshape._torch.symbolic import shapes_spec
 from anyshape.ahead.background import Background
 from anyshape.ahead.one_rank import OneRank
@@ -284,15 +284,15 @@ def compile(
 
     alone = entry_check is not None or frozen or background or one_rank or isolate_recompiles or disable
     engine = new_engine() if alone else shared_layers.engine_for(fn, given, new_engine)
-    target = capture_scope.install(
-        fn,
-        engine.compile_graph,
+    install = functools.partial(
+        capture_scope.install,
+        backend=engine.compile_graph,
         fullgraph=fullgraph,
         capture=engine.capture,
         disable=disable,
         guard_filter=guard_filter,
     )
-    target = compiled_modules.begun_again(target)
+    target = compiled_modules.begun_again(install(fn))
     start = shortcuts.first_frame(target)
     module = start[1] if start is not None and frozen and isinstance(start[1], torch.nn.Module) else None
     called = getattr(fn, "__qualname__", type(fn).__name__)
@@ -312,7 +312,17 @@ def compile(
         in_front.insert(0, entry_check.remembered)
     if compiled_modules.is_module(fn):
         return compiled_modules.compiled(target, engine, in_front, anew=functools.partial(compile, **given))
-    for around in (engine.settled, *in_front):
+
+    def renewed() -> Callable[..., Any] | None:
+        """Installed for a code object of its own, which no mark of torch.compile's is on."""
+        twin = passed_over.twin(fn) if compiled_modules.module_of(fn) is None else None
+        if twin is None:
+            return None
+        engine.starts_at(getattr(twin, "__func__", twin).__code__, called)
+        return install(twin)  # type: ignore[no-any-return]
+
+    target = engine.settled(target, None if target is fn else renewed)
+    for around in in_front:
         target = around(target)
     made = CompiledFunction(fn, target, engine)
     if made._caller is not None:  # layers that are compiled in place share programs, and each shows its own

@@ -17,6 +17,7 @@ class _Here(threading.local):
 
     caller: object | None = None
     broken: tuple[str, int] | None = None  # why it began with a graph break, and how much had been served till then
+    seen: bool = False  # whether a part of it has come to the engine or to a program
 
 
 class Callers:

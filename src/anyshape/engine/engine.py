@@ -16,6 +16,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from anyshape import ops
 from anyshape._torch.capture import capture_scope, compiled_frames, deferred_calls, failures
 from anyshape._torch.compile import bucket_code, code_size, common_sizes, exact_sizes, loose_strides, size_roles
@@ -25,7 +27,7 @@ from anyshape._torch.repairs.dynamo import graph_breaks
 from anyshape._torch.repairs.functionalization import mutated_view_copies, output_aliases, unbind_expand_inverse
 from anyshape._torch.repairs.inductor import output_strides
 from anyshape._torch.repairs.scalars import formatted_numbers
-from anyshape._torch.runtime import dynamo_codegen, eager_errors
+from anyshape._torch.runtime import dynamo_codegen, eager_errors, passed_over
 from anyshape._torch.symbolic import python_code
 from anyshape.admission import merging, oblivious_assertions
 from anyshape.admission.admission import Admission, holds
@@ -178,6 +180,7 @@ class Engine:
 
     def capture(self, convert: Callable[[], Any], frame: Any) -> Any:
         """Called by Dynamo, under its lock, for a frame that no program serves."""
+        self.callers.here.seen = True
         interrupts.deliver()
         with interrupts.heeded():
             return self._capture(convert, frame)
@@ -418,6 +421,7 @@ class Engine:
             return recording
 
         def count() -> None:
+            self.callers.here.seen = True
             for program in pending.values():
                 program.calls += not program.has_graph
 
@@ -451,7 +455,7 @@ class Engine:
         """The Dynamo backend."""
         recording = capture_scope.current_recording()
         if recording is None:
-            return self._backend(graph, inputs)
+            return self._noted(self._backend(graph, inputs))
         memory.mark_visible_sharing(graph, recording)
         steps.remember(graph, recording)
         unbind_expand_inverse.select(graph)
@@ -486,11 +490,12 @@ class Engine:
         program.compile_seconds = time.perf_counter() - began
         if master is not None:
             compiled = program.hot_sizes = self._hot_sizes(program, master, compiled)
-        callers = self.callers
+        callers, here = self.callers, self.callers.here
         check = oblivious_assertions.checker(recording, numbers) if numbers else None
 
         def run(*args: Any) -> Any:
             program.calls += 1
+            here.seen = True
             if callers.several:
                 callers.note(program)
             if check is not None:
@@ -612,18 +617,52 @@ class Engine:
         if self._served() == before:
             self.callers.fell_back(f"{NOTHING_COMPILED}: {reason}")
 
-    def settled(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """A function whose calls are counted also where none of their parts is compiled."""
-        here = self.callers.here
+    def settled(
+        self, call: Callable[..., Any], renewed: Callable[[], Callable[..., Any] | None] | None
+    ) -> Callable[..., Any]:
+        """A function whose calls are counted also where none of their parts is compiled.
+
+        `renewed` gives one that Dynamo does not pass over, where it has passed over this one for good; it is None
+        where compiling is disabled.
+        """
+        here, disabled = self.callers.here, renewed is None
 
         def counted(*args: Any, **kwargs: Any) -> Any:
-            here.broken = None
-            result = call(*args, **kwargs)
-            if here.broken is not None:
-                self.settle()
-            return result
+            nonlocal call, renewed
+            if torch.compiler.is_dynamo_compiling():
+                return call(*args, **kwargs)
+            before, here.seen, here.broken = here.seen, False, None
+            try:
+                result = call(*args, **kwargs)
+                if here.broken is not None:
+                    self.settle()
+                elif not here.seen:
+                    self.passed_over(disabled=disabled)
+                return result
+            finally:
+                if not here.seen and renewed is not None and self._marked():
+                    call, renewed = renewed() or call, None
+                here.seen |= before
 
         return counted
+
+    def passed_over(self, *, disabled: bool = False) -> None:
+        """A call of which Dynamo has shown no frame: it ran eagerly, unless it is a part of what is being traced."""
+        if not passed_over.is_traced():
+            reason = passed_over.reason(self._top, self._name, disabled=disabled)
+            self.callers.fell_back(f"{NOTHING_COMPILED}: {reason}")
+
+    def _marked(self) -> bool:
+        return not passed_over.is_traced() and passed_over.is_marked(self._top)
+
+    def _noted(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """A graph that belongs to no program; its calls are compiled all the same."""
+
+        def run(*args: Any) -> Any:
+            self.callers.here.seen = True
+            return compiled(*args)
+
+        return dynamo_codegen.apart_from_dynamo(run)
 
     def count_eager(self, reason: str) -> None:
         """A call runs eagerly, and nobody is surprised."""

@@ -111,4 +111,19 @@ def reason(error: BaseException) -> str:
         return f"the function raises {raised[1]}"[:300]
     inner = getattr(error, "inner_exception", error)
     lines = [line.strip() for line in str(inner).splitlines() if line.strip()]
+    if lines and lines[0] == _FAKE_CALL:
+        return _of_a_fake_call(str(inner))
     return f"{type(inner).__name__}: {lines[0] if lines else ''}"[:300]
+
+
+_FAKE_CALL = "RuntimeError when making fake tensor call"
+
+
+def _of_a_fake_call(text: str) -> str:
+    """Which operator fails at these sizes and numbers, how, and in which line of the function."""
+    call = re.search(r"fake tensors: call_\w+ (.+?)\(\*", text)
+    said = re.search(r"got (\w+\(.*)", text) or re.search(r"Explanation: (.+)", text)
+    lines = re.findall(r'File "(.+?)", line (\d+), in .+(?:\n\s+(.+))?', text.partition("from user code")[2])
+    file, line, source = lines[-1] if lines else ("?", "0", "")
+    what = call[1] if call else source.strip() or "an operator"
+    return f"{what} fails: {said[1][:200] if said else _FAKE_CALL}, at {file}:{line}"[:400]

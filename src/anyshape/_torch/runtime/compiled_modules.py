@@ -31,16 +31,21 @@ class CompiledModule(OptimizedModule):
     _anyshape_anew: Callable[[torch.nn.Module], CompiledModule]  # compiles a copy as this one was
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            return super().__call__(*args, **kwargs)
         callers = self._anyshape_engine.callers
-        before = callers.enter(self._anyshape_caller)
-        callers.here.broken = None
+        before, seen = callers.enter(self._anyshape_caller), callers.here.seen
+        callers.here.broken, callers.here.seen = None, False
         try:
             result = super().__call__(*args, **kwargs)
             if callers.here.broken is not None:
                 self._anyshape_engine.settle()
+            elif not callers.here.seen:
+                self._anyshape_engine.passed_over()
             return result
         finally:
             callers.leave(before)
+            callers.here.seen |= seen
 
     def _run_eagerly(self, eagerly: Any, args: Any, kwargs: Any) -> Any:
         result = self._orig_mod(*args, **kwargs)

@@ -62,6 +62,8 @@ def require(call: Any, args: Sequence[Any]) -> None:
         return
     if call in _COMPARISONS:
         _note_compared(args)
+    if call is operator.pow:
+        _require_a_power(*args[:2])
     if call in _DOMAINS:
         _require_domain(args[0], *_DOMAINS[call])
     if call in _SHIFTS and isinstance(args[1], torch.SymInt):
@@ -78,8 +80,11 @@ def _require_arguments(call: Any, args: Sequence[Any]) -> None:
     """No kernel takes an int beyond 64 bits; what calls it from Python may have made another of it."""
     if getattr(call, "__module__", None) in ("_operator", "math", "builtins"):
         return
-    if any(type(n) is int and not -(1 << _BITS) <= n < 1 << _BITS for n in concrete.leaves(args)):
-        raise OverflowError(f"{name_of(call)} is given an int of more than {_BITS} bits")
+    for number in concrete.leaves(args):
+        if type(number) is int and not -(1 << _BITS) <= number < 1 << _BITS:
+            raise OverflowError(f"{name_of(call)} is given an int of more than {_BITS} bits")
+        if isinstance(number, torch.SymInt) and not number.node.expr.is_Symbol:
+            _require_within(number, _BITS)
 
 
 def _note_compared(args: Sequence[Any]) -> None:
@@ -94,11 +99,35 @@ def _require_domain(number: Any, least: float, most: float) -> None:
     if not isinstance(number, (torch.SymInt, torch.SymFloat)):
         return
     env, expr = number.node.shape_env, concrete.number_expr(number)
-    if not env.recording.owns(expr) or env.recording.are_sizes(expr):
+    if not env.recording.owns(expr):
+        torch._check(number >= least, lambda: "math domain error")
+        torch._check(number <= most, lambda: "math domain error")
         return
-    facts = (sympy.Ge(expr, sympy.Float(least)), sympy.Le(expr, sympy.Float(most)))
+    facts = [sympy.Ge(expr, sympy.Float(least)), sympy.Le(expr, sympy.Float(most))]
+    if env.recording.are_sizes(expr):  # which are never that large, and often known to be no smaller
+        facts = [fact for fact, bound in zip(facts, (least, most), strict=True) if abs(bound) < _INFINITY]
+        if least == 0.0 and env.bound_sympy(expr).lower >= 0:
+            return
     if not all(env.holds(fact) for fact in facts):
         raise ValueError("math domain error")
+
+
+def _require_a_power(base: Any, exponent: Any) -> None:
+    """0 has no negative power, and a negative number to a broken one is complex."""
+    if isinstance(base, torch.Tensor) or isinstance(exponent, torch.Tensor):
+        return
+    message = "0.0 cannot be raised to a negative power"
+    if isinstance(exponent, torch.SymFloat) or (isinstance(exponent, float) and not exponent.is_integer()):
+        _require_of_base(base, base > 0 if isinstance(exponent, torch.SymFloat) or exponent < 0 else base >= 0, message)
+    elif exponent < 0:  # which torch asks too, to know the type of the result
+        _require_of_base(base, base != 0, message)
+
+
+def _require_of_base(base: Any, holds: Any, message: str) -> None:
+    if isinstance(base, (torch.SymInt, torch.SymFloat)):
+        torch._check(holds, lambda: message)
+    elif not holds:
+        raise ZeroDivisionError(message)
 
 
 def _require_a_float(number: Any) -> None:

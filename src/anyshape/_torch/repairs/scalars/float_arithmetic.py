@@ -81,9 +81,9 @@ _OF_FLOATS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]
 
 
 def _of_arguments(node: Any) -> bool:
-    """Whether an int or float argument, or a float out of the data, is part of a number."""
+    """Whether an int or float argument, or a number out of the data, is part of a number."""
     recording = node.shape_env.recording
-    if any(symbol_is_type(s, SymT.UNBACKED_FLOAT) for s in node.expr.free_symbols):
+    if any(symbol_is_type(s, (SymT.UNBACKED_FLOAT, SymT.UNBACKED_INT)) for s in node.expr.free_symbols):
         return True
     return bool(recording.owns(node.expr) and not recording.are_sizes(node.expr))
 
