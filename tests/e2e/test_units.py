@@ -35,7 +35,7 @@ def test_a_size_that_must_equal_one_without_a_stand_in_has_none() -> None:
         scores = x.mT @ keys if x.shape[1] > 1 else x.mT.contiguous() @ keys
         return torch.bmm(scores[None], keys.mT[None])
 
-    _check(masked, [(1, 1), (3, 1), (1, 5), (4, 3)], inputs=2, programs=2)
+    _check(masked, [(1, 1), (3, 1), (1, 5), (4, 3)], inputs=2, programs=1)  # both sides compute the same
 
 
 @pytest.mark.slow

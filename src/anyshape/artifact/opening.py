@@ -25,6 +25,7 @@ def open_file(
     path = storage.local_path(where)
     data = trust.read_trusted(path) if path is not None and key is None and not trusted else None
     if data is None:
+        trust.checker(key, trust=trusted, where=where)  # what is no key is refused before anything is read
         return open_bytes(
             storage.read(where, check=container.check_beginning), where=where, key=key, trusted=trusted, here=here
         )

@@ -172,7 +172,8 @@ def showing(what: str) -> Iterator[None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             sys.exit(1)  # whoever reads has seen enough
-        raise FileError("what is to be shown cannot be written", where="stdout", value=str(error)) from error
+        fix = "send it to a file on a disk that has room: ... > report.txt"
+        raise FileError("what is to be shown cannot be written", where="stdout", value=str(error), fix=fix) from error
 
 
 def _not_written(path: str | os.PathLike[str], why: str) -> FileError:
