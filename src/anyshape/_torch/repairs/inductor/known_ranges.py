@@ -162,6 +162,7 @@ def _statically_known_multiple_of(stock: Any) -> Any:
         symbols = getattr(numerator, "free_symbols", ())
         if not symbols or len(symbols) > _MANY_SYMBOLS:
             return False
-        return bool(self.statically_known_true(sympy.Eq(Mod(numerator, denominator), 0)))
+        factors = [f for f in sympy.Mul.make_args(numerator) if f.free_symbols and f.is_integer]
+        return any(self.statically_known_true(sympy.Eq(Mod(f, denominator), 0)) for f in factors)
 
     return known
